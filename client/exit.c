@@ -1,0 +1,107 @@
+#include "exit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *exit_name = "npu";
+
+void exit_begin(const char *name)
+{
+	exit_name = name;
+	signal(SIGPIPE, SIG_IGN);
+	for (int fd = 0; fd <= 2; fd++) {
+		if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
+			continue;
+		/* The wrong direction on purpose: using the closed descriptor must still fail. */
+		if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+			_exit(EX_SOFTWARE);
+	}
+}
+
+int exit_status(int error)
+{
+	switch (error) {
+	case NPU_OK:
+		return 0;
+	case NPU_E_BAD_CONTAINER:
+	case NPU_E_NO_HEAD:
+	case NPU_E_BAD_COUNT:
+	case NPU_E_BAD_GEOMETRY:
+	case NPU_E_TOO_LARGE:
+	case NPU_E_BAD_VALUE:
+	case NPU_E_MALFORMED:
+	case NPU_E_FILE_CHANGED:
+		return EX_DATAERR;
+	case NPU_E_NO_DAEMON:
+	case NPU_E_CONNECTION_LOST:
+	case NPU_E_VERSION:
+		return EX_UNAVAILABLE;
+	case NPU_E_IO:
+		return EX_IOERR;
+	case NPU_E_BUSY:
+	case NPU_E_TIMED_OUT:
+	case NPU_E_SHUTDOWN:
+	case NPU_E_NO_MEMORY:
+		return EX_TEMPFAIL;
+	case NPU_E_NOT_ALLOWED:
+		return EX_NOPERM;
+	case NPU_E_CANCELLED:
+		return EXIT_INTERRUPTED;
+	default:
+		return EX_SOFTWARE;
+	}
+}
+
+static void complain(const char *format, va_list args)
+{
+	fflush(stdout);
+	fprintf(stderr, "%s: ", exit_name);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+}
+
+int exit_complain(int status, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	complain(format, args);
+	va_end(args);
+	return status;
+}
+
+int exit_usage(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	complain(format, args);
+	va_end(args);
+	fprintf(stderr, "%s: '%s --help' shows how it is used\n", exit_name, exit_name);
+	return EX_USAGE;
+}
+
+int exit_npu(const npu_client *c, int error, const char *what)
+{
+	const char *text = c ? npu_error_text(c) : error == NPU_E_NO_MEMORY ? "not enough memory" : "";
+
+	if (!*text)
+		text = npu_error_name(error);
+	if (what)
+		return exit_complain(exit_status(error), "%s: %s", what, text);
+	return exit_complain(exit_status(error), "%s", text);
+}
+
+int exit_flush(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	return exit_complain(EX_IOERR, "stdout: cannot write: %s; the output is not complete",
+			     strerror(errno));
+}

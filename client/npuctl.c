@@ -1,0 +1,372 @@
+/* npuctl: what an operator asks the daemon; see docs/man/npuctl.1.scd. */
+#define _GNU_SOURCE 1
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exit.h"
+#include "npu.h"
+#include "table.h"
+
+#ifndef NPUD_VERSION
+#define NPUD_VERSION "unknown"
+#endif
+
+enum { PINGS_MAX = 1000000 };
+
+struct options {
+	const char *socket;
+	bool json, headers, count_given;
+	unsigned long count;
+};
+
+static int no_memory(void)
+{
+	return exit_complain(EX_TEMPFAIL, "not enough memory for the answer");
+}
+
+static int print_json(json_t *root)
+{
+	return table_json_print(root) ? no_memory() : 0;
+}
+
+static void print_stranger(const char *field, const char *text)
+{
+	char *escaped = table_escape(text ? text : "");
+
+	printf("%-10s  %s\n", field, escaped && *escaped ? escaped : "-");
+	free(escaped);
+}
+
+static int do_status(npu_client *c, const struct options *o)
+{
+	char text[TABLE_UNIT];
+	struct npu_status s;
+	int error = npu_status(c, &s);
+
+	if (error)
+		return exit_npu(c, error, NULL);
+	if (o->json)
+		return print_json(
+			json_pack("{so so so so sI sI sI sI sI sI sI sI sI}", "socket",
+				  table_json_string(npu_socket(c)), "version", table_json_string(s.version),
+				  "device", table_json_string(s.device), "health",
+				  table_json_string(s.health), "pid", (json_int_t)s.pid, "uptime_ms",
+				  (json_int_t)s.uptime_ms, "clients", (json_int_t)s.clients, "heads",
+				  (json_int_t)s.heads, "resident_bytes", (json_int_t)s.resident_bytes,
+				  "requests", (json_int_t)s.requests, "refused", (json_int_t)s.refused,
+				  "rows", (json_int_t)s.rows, "in_flight", (json_int_t)s.in_flight));
+	print_stranger("socket", npu_socket(c));
+	print_stranger("version", s.version);
+	print_stranger("device", s.device);
+	print_stranger("health", s.health);
+	printf("%-10s  %" PRIu64 "\n", "pid", s.pid);
+	printf("%-10s  %s\n", "uptime", table_format_uptime(text, s.uptime_ms));
+	printf("%-10s  %" PRIu64 "\n", "clients", s.clients);
+	printf("%-10s  %" PRIu64 "\n", "heads", s.heads);
+	printf("%-10s  %s\n", "resident", table_format_bytes(text, s.resident_bytes));
+	printf("%-10s  %" PRIu64 "\n", "requests", s.requests);
+	printf("%-10s  %" PRIu64 "\n", "refused", s.refused);
+	printf("%-10s  %" PRIu64 "\n", "rows", s.rows);
+	printf("%-10s  %" PRIu64 "\n", "in flight", s.in_flight);
+	return 0;
+}
+
+/* Where the rows of a listing go: into the JSON array when there is one, else into the table. */
+struct listing {
+	struct table table;
+	json_t *array;
+};
+
+static int add_client(void *arg, const struct npu_client_row *row)
+{
+	struct listing *l = arg;
+	char text[TABLE_UNIT];
+
+	if (l->array)
+		return json_array_append_new(
+			       l->array,
+			       json_pack("{sI so so sI sI sI sI sI sI sI}", "session",
+					 (json_int_t)row->session, "name", table_json_string(row->name),
+					 "version", table_json_string(row->version), "uid",
+					 (json_int_t)row->uid, "pid", (json_int_t)row->pid, "connected_ms",
+					 (json_int_t)row->connected_ms, "requests", (json_int_t)row->requests,
+					 "heads", (json_int_t)row->heads, "files", (json_int_t)row->files,
+					 "in_flight", (json_int_t)row->in_flight))
+			       ? NPU_E_NO_MEMORY
+			       : 0;
+	table_cell(&l->table, "%" PRIu64, row->session);
+	table_cell(&l->table, "%" PRIu64, row->uid);
+	table_cell(&l->table, "%" PRIu64, row->pid);
+	table_cell(&l->table, "%s", table_format_uptime(text, row->connected_ms));
+	table_cell(&l->table, "%" PRIu64, row->requests);
+	table_cell(&l->table, "%" PRIu64, row->in_flight);
+	table_cell(&l->table, "%" PRIu64, row->heads);
+	table_cell(&l->table, "%" PRIu64, row->files);
+	table_stranger(&l->table, row->version);
+	table_stranger(&l->table, row->name);
+	return 0;
+}
+
+static int add_head(void *arg, const struct npu_head_row *row)
+{
+	struct listing *l = arg;
+
+	if (l->array)
+		return json_array_append_new(
+			       l->array,
+			       json_pack("{sI so so so so so so sI sI sI sI sI sI sI sI}", "id",
+					 (json_int_t)row->id, "label", table_json_string(row->label),
+					 "tensor", table_json_string(row->tensor), "type",
+					 table_json_string(row->type), "layout",
+					 table_json_string(row->layout), "hash", table_json_string(row->hash),
+					 "state", table_json_string(row->state), "nv", (json_int_t)row->nv,
+					 "h", (json_int_t)row->h, "kpad", (json_int_t)row->kpad, "tile",
+					 (json_int_t)row->tile, "tiles", (json_int_t)row->tiles, "bytes",
+					 (json_int_t)row->bytes, "users", (json_int_t)row->users, "rows",
+					 (json_int_t)row->rows))
+			       ? NPU_E_NO_MEMORY
+			       : 0;
+	table_cell(&l->table, "%" PRIu64, row->id);
+	table_stranger(&l->table, row->state);
+	table_bytes(&l->table, row->bytes);
+	table_cell(&l->table, "%" PRIu64, row->users);
+	table_cell(&l->table, "%" PRIu64, row->rows);
+	table_cell(&l->table, "%" PRIu64, row->nv);
+	table_cell(&l->table, "%" PRIu64, row->h);
+	table_cell(&l->table, "%" PRIu64, row->tile);
+	table_stranger(&l->table, row->layout);
+	table_stranger(&l->table, row->type);
+	table_cell(&l->table, "%.8s", row->hash ? row->hash : "-");
+	table_stranger(&l->table, row->tensor);
+	table_stranger(&l->table, row->label);
+	return 0;
+}
+
+/* Ends a listing: prints it under `name` unless `error`, and frees it. */
+static int finish_listing(struct listing *l, npu_client *c, const struct options *o, const char *name,
+			  int error)
+{
+	int status = 0;
+
+	if (error)
+		status = exit_npu(c, error, NULL);
+	else if (o->json)
+		status = print_json(json_pack("{sO}", name, l->array));
+	else if (table_print(&l->table, stdout, o->headers))
+		status = no_memory();
+	json_decref(l->array);
+	table_fini(&l->table);
+	return status;
+}
+
+static int do_clients(npu_client *c, const struct options *o)
+{
+	static const struct table_column columns[] = {
+		{"SESSION", true},  {"UID", true},	 {"PID", true},	  {"CONNECTED", true},
+		{"REQUESTS", true}, {"IN-FLIGHT", true}, {"HEADS", true}, {"FILES", true},
+		{"VERSION", false}, {"NAME", false},
+	};
+	struct listing l = {.array = o->json ? json_array() : NULL};
+
+	if (o->json && !l.array)
+		return no_memory();
+	table_init(&l.table, columns, sizeof columns / sizeof *columns);
+	return finish_listing(&l, c, o, "clients", npu_clients(c, add_client, &l));
+}
+
+static int do_heads(npu_client *c, const struct options *o)
+{
+	static const struct table_column columns[] = {
+		{"ID", true},	 {"STATE", false},  {"SIZE", true},   {"USERS", true},	 {"ROWS", true},
+		{"NV", true},	 {"H", true},	    {"TILE", true},   {"LAYOUT", false}, {"TYPE", false},
+		{"HASH", false}, {"TENSOR", false}, {"LABEL", false},
+	};
+	struct listing l = {.array = o->json ? json_array() : NULL};
+
+	if (o->json && !l.array)
+		return no_memory();
+	table_init(&l.table, columns, sizeof columns / sizeof *columns);
+	return finish_listing(&l, c, o, "heads", npu_heads(c, add_head, &l));
+}
+
+static int do_ping(npu_client *c, const struct options *o)
+{
+	json_t *all = o->json ? json_array() : NULL;
+	double least = 0, most = 0, sum = 0, seconds;
+	char text[3][TABLE_UNIT];
+
+	if (o->json && !all)
+		return no_memory();
+	for (unsigned long i = 0; i < o->count; i++) {
+		int error = npu_ping(c, &seconds);
+
+		if (error) {
+			json_decref(all);
+			return exit_npu(c, error, NULL);
+		}
+		if (!i || seconds < least)
+			least = seconds;
+		if (!i || seconds > most)
+			most = seconds;
+		sum += seconds;
+		if (all) {
+			json_array_append_new(all, table_json_real(seconds));
+		} else {
+			printf("%lu: %s\n", i + 1, table_format_seconds(text[0], seconds));
+			if (fflush(stdout))
+				return 0; /* exit_flush tells */
+		}
+	}
+	sum /= (double)o->count;
+	if (all)
+		return print_json(json_pack("{so so so so so}", "socket", table_json_string(npu_socket(c)),
+					    "seconds", all, "least", table_json_real(least), "mean",
+					    table_json_real(sum), "most", table_json_real(most)));
+	if (o->count > 1)
+		printf("least %s, mean %s, most %s\n", table_format_seconds(text[0], least),
+		       table_format_seconds(text[1], sum), table_format_seconds(text[2], most));
+	return 0;
+}
+
+/* Works without a daemon, too: `error` is what npu_connect returned. */
+static int do_version(npu_client *c, const struct options *o, int error)
+{
+	int status = 0;
+
+	if (error && error != NPU_E_NO_DAEMON)
+		status = exit_npu(c, error, NULL);
+	if (o->json) {
+		int failed = print_json(json_pack("{ss so so so}", "npuctl", NPUD_VERSION, "library",
+						  table_json_string(npu_library_version()), "daemon",
+						  table_json_string(error ? NULL : npu_daemon_version(c)),
+						  "socket", table_json_string(error ? NULL : npu_socket(c))));
+
+		return failed ? failed : status;
+	}
+	print_stranger("npuctl", NPUD_VERSION);
+	print_stranger("libnpu", npu_library_version());
+	if (error)
+		printf("%-10s  %s\n", "npud", error == NPU_E_NO_DAEMON ? "no daemon" : "unknown");
+	else
+		print_stranger("npud", npu_daemon_version(c));
+	return status;
+}
+
+static void help(void)
+{
+	fputs("usage: npuctl COMMAND [options]\n"
+	      "\n"
+	      "  status               the daemon's health, load and counters\n"
+	      "  clients              who is connected\n"
+	      "  heads                what is resident, and how large\n"
+	      "  ping [-c N]          round trips to the daemon and back\n"
+	      "  version              of npuctl, libnpu and the daemon\n"
+	      "\n"
+	      "  -c, --count N        round trips of ping (1)\n"
+	      "  -s, --socket PATH    the daemon's socket ($NPUD_SOCKET, then the usual places)\n"
+	      "  -j, --json           for programs; fields as in npuctl(1)\n"
+	      "  -N, --no-headers     tables without their first line\n"
+	      "  -h, --help           this text\n"
+	      "  -V, --version        npuctl's own version\n"
+	      "\n"
+	      "example: npuctl heads --json\n",
+	      stdout);
+}
+
+static const struct option long_options[] = {
+	{"count", required_argument, NULL, 'c'},
+	{"socket", required_argument, NULL, 's'},
+	{"json", no_argument, NULL, 'j'},
+	{"no-headers", no_argument, NULL, 'N'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{0},
+};
+
+static const struct command {
+	const char *name;
+	int (*run)(npu_client *c, const struct options *o); /* NULL: version */
+} commands[] = {
+	{"status", do_status}, {"clients", do_clients}, {"heads", do_heads},
+	{"ping", do_ping},     {"version", NULL},
+};
+
+static int run(const struct command *command, const struct options *o)
+{
+	npu_client *c = NULL;
+	int error = npu_connect(&c, o->socket, "npuctl"), status;
+
+	if (!command->run)
+		status = do_version(c, o, error);
+	else if (error)
+		status = exit_npu(c, error, NULL);
+	else
+		status = command->run(c, o);
+	npu_close(c);
+	return status;
+}
+
+static bool read_count(struct options *o, const char *text)
+{
+	char *end;
+
+	errno = 0;
+	o->count = strtoul(text, &end, 10);
+	o->count_given = true;
+	return *text >= '0' && *text <= '9' && !errno && !*end && o->count >= 1 && o->count <= PINGS_MAX;
+}
+
+int main(int argc, char **argv)
+{
+	static char name[] = "npuctl";
+	struct options o = {.headers = true, .count = 1};
+	int option;
+
+	exit_begin(name);
+	if (argc < 1)
+		return exit_usage("nothing to do");
+	argv[0] = name; /* how getopt begins its complaints */
+	while ((option = getopt_long(argc, argv, "c:s:jNhV", long_options, NULL)) != -1) {
+		switch (option) {
+		case 'c':
+			if (!read_count(&o, optarg))
+				return exit_usage("--count: not a number from 1 to %d", PINGS_MAX);
+			break;
+		case 's':
+			o.socket = optarg;
+			break;
+		case 'j':
+			o.json = true;
+			break;
+		case 'N':
+			o.headers = false;
+			break;
+		case 'h':
+			help();
+			return exit_flush(0);
+		case 'V':
+			printf("npuctl %s\n", NPUD_VERSION);
+			return exit_flush(0);
+		default: /* getopt has said what is wrong */
+			fprintf(stderr, "npuctl: 'npuctl --help' shows how it is used\n");
+			return EX_USAGE;
+		}
+	}
+	if (optind == argc)
+		return exit_usage("no command; give status, clients, heads, ping or version");
+	if (optind + 1 < argc)
+		return exit_usage("%s: unexpected; one command at a time", argv[optind + 1]);
+	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+		if (strcmp(argv[optind], commands[i].name))
+			continue;
+		if (o.count_given && commands[i].run != do_ping)
+			return exit_usage("%s: --count goes with ping only", argv[optind]);
+		return exit_flush(run(&commands[i], &o));
+	}
+	return exit_usage("%s: there is no such command; give status, clients, heads, ping or version",
+			  argv[optind]);
+}

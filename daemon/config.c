@@ -1,0 +1,219 @@
+#include "config.h"
+#include "own.h"
+#include <errno.h>
+#include <ini.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct key {
+	const char *section, *name;
+	enum { TEXT, COUNT } kind;
+	size_t offset, room;
+	uint64_t least, most;
+} keys[] = {
+#define TEXT_KEY(s, n, m)                                                                   \
+	{                                                                                   \
+		s, n, TEXT, offsetof(struct config, m), sizeof((struct config *)0)->m, 0, 0 \
+	}
+#define COUNT_KEY(s, n, m, least, most)                                 \
+	{                                                               \
+		s, n, COUNT, offsetof(struct config, m), 0, least, most \
+	}
+	TEXT_KEY("daemon", "socket", socket),
+	TEXT_KEY("daemon", "cache_dir", cache_dir),
+	TEXT_KEY("daemon", "state_dir", state_dir),
+	TEXT_KEY("daemon", "group", group),
+	TEXT_KEY("device", "kind", device),
+	COUNT_KEY("limits", "connections", connections, 1, 100000),
+	COUNT_KEY("limits", "in_flight", in_flight, 1, 1024),
+	COUNT_KEY("limits", "in_flight_all", in_flight_all, 1, 4096),
+	COUNT_KEY("limits", "handles", handles, 1, 65536),
+};
+
+static void place(char *to, const char *variable, const char *below_home, const char *name)
+{
+	const char *base = getenv(variable), *home = getenv("HOME");
+	if (base && *base == '/')
+		snprintf(to, PATH_MAX, "%s/%s", base, name);
+	else
+		snprintf(to, PATH_MAX, "%s/%s/%s", home && *home ? home : "/tmp", below_home, name);
+}
+
+void config_defaults(struct config *c)
+{
+	const char *env = getenv("NPUD_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+	char run_user[64];
+
+	*c = (struct config){
+		.device = "none", .connections = 4096, .in_flight = 16, .in_flight_all = 512, .handles = 256};
+	snprintf(run_user, sizeof run_user, "/run/user/%u", (unsigned)getuid());
+	if (env && *env)
+		snprintf(c->socket, sizeof c->socket, "%s", env);
+	else if (runtime && *runtime == '/')
+		snprintf(c->socket, sizeof c->socket, "%s/npud/npud.sock", runtime);
+	else if (access(run_user, W_OK) == 0)
+		snprintf(c->socket, sizeof c->socket, "%s/npud/npud.sock", run_user);
+	else
+		snprintf(c->socket, sizeof c->socket, "/tmp/npud-%u/npud.sock", (unsigned)getuid());
+	place(c->cache_dir, "XDG_CACHE_HOME", ".cache", "npud");
+	place(c->state_dir, "XDG_STATE_HOME", ".local/state", "npud");
+}
+
+/* Edit distance of two short names, for the suggestion. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[64];
+	size_t n = strnlen(b, 63);
+	for (size_t j = 0; j <= n; j++)
+		row[j] = j;
+	for (size_t i = 0; a[i]; i++) {
+		unsigned diagonal = row[0];
+		row[0] = i + 1;
+		for (size_t j = 1; j <= n; j++) {
+			unsigned change = diagonal + (a[i] != b[j - 1]);
+			diagonal = row[j];
+			unsigned insert = row[j - 1] + 1, erase = row[j] + 1;
+			row[j] = change < insert ? change : insert;
+			if (erase < row[j])
+				row[j] = erase;
+		}
+	}
+	return row[n];
+}
+
+struct reading {
+	struct config *config;
+	const char *path;
+	FILE *file;
+	int line; /* counted here: Debian's inih does not tell the handler */
+	struct err *err;
+};
+
+static char *next_line(char *to, int room, void *arg)
+{
+	struct reading *r = arg;
+	r->line++;
+	return fgets(to, room, r->file);
+}
+
+static int refuse_key(struct reading *r, int line, const char *section, const char *name)
+{
+	const struct key *nearest = keys;
+	unsigned least = ~0u;
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		unsigned d = distance(name, keys[i].name) + distance(section, keys[i].section);
+		if (d < least) {
+			least = d;
+			nearest = &keys[i];
+		}
+	}
+	char shown_section[64], shown[64];
+	err_printable(shown_section, sizeof shown_section, section, strlen(section));
+	err_printable(shown, sizeof shown, name, strlen(name));
+	err_set(r->err, NPU_E_BAD_CONFIG,
+		"%s:%d: there is no key \"%s\" in [%s]; the nearest is \"%s\" in [%s]", r->path, line, shown,
+		shown_section, nearest->name, nearest->section);
+	return 0;
+}
+
+static int on_key(void *arg, const char *section, const char *name, const char *value)
+{
+	struct reading *r = arg;
+	int line = r->line;
+	if (r->err->code)
+		return 0; /* inih goes on after an error; the first is the one to tell */
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		const struct key *k = &keys[i];
+		if (strcmp(k->section, section) != 0 || strcmp(k->name, name) != 0)
+			continue;
+		char *to = (char *)r->config + k->offset, *end;
+		if (k->kind == TEXT) {
+			if (strlen(value) >= k->room) {
+				err_set(r->err, NPU_E_BAD_CONFIG, "%s:%d: %s is longer than %zu bytes",
+					r->path, line, name, k->room - 1);
+				return 0;
+			}
+			strcpy(to, value);
+			return 1;
+		}
+		errno = 0;
+		unsigned long long n = strtoull(value, &end, 10);
+		if (errno || *end || end == value || *value == '-' || n < k->least || n > k->most) {
+			err_set(r->err, NPU_E_BAD_CONFIG,
+				"%s:%d: %s is \"%s\"; a number from %llu to %llu is needed", r->path, line,
+				name, value, (unsigned long long)k->least, (unsigned long long)k->most);
+			return 0;
+		}
+		*(uint64_t *)to = n;
+		return 1;
+	}
+	return refuse_key(r, line, section, name);
+}
+
+int config_read(struct config *c, const char *path, struct err *err)
+{
+	struct reading r = {.config = c, .path = path, .file = fopen(path, "re"), .err = err};
+	if (!r.file)
+		return err_sys(err, errno, "%s: the configuration cannot be read", path);
+	*err = (struct err){0};
+	int line = ini_parse_stream(next_line, &r, on_key, &r);
+	fclose(r.file);
+	if (err->code)
+		return err->code;
+	if (line != 0)
+		return err_set(err, NPU_E_BAD_CONFIG, "%s:%d: neither a [section] nor key = value", path,
+			       line);
+	if (strcmp(c->device, "none") != 0)
+		return err_set(err, NPU_E_BAD_CONFIG, "%s: [device] kind is \"%s\"; this npud knows: none",
+			       path, c->device);
+	if (c->socket[0] != '/')
+		return err_set(err, NPU_E_BAD_CONFIG,
+			       "%s: [daemon] socket is \"%s\"; an absolute path is needed", path, c->socket);
+	return 0;
+}
+
+/* mkdir -p; what is there must be a directory of ours (or root's) that nobody else can write. */
+static int make_directory(const char *path, struct err *err)
+{
+	char part[PATH_MAX];
+	snprintf(part, sizeof part, "%s", path);
+	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(part, 0700) < 0 && errno != EEXIST && errno != EROFS)
+			return err_sys(err, errno, "%s: cannot be made", part);
+		*slash = '/';
+	}
+	if (mkdir(part, 0700) < 0 && errno != EEXIST)
+		return err_sys(err, errno, "%s: cannot be made", part);
+	struct stat st;
+	if (lstat(part, &st) < 0)
+		return err_sys(err, errno, "%s: cannot be looked at", part);
+	if (S_ISLNK(st.st_mode) && stat(part, &st) < 0)
+		return err_sys(err, errno, "%s: cannot be looked at", part);
+	if (!S_ISDIR(st.st_mode))
+		return err_set(err, NPU_E_BAD_CONFIG, "%s: is not a directory", part);
+	if ((st.st_uid != getuid() && st.st_uid != 0) || (st.st_mode & S_IWOTH))
+		return err_set(
+			err, NPU_E_NOT_ALLOWED,
+			"%s: belongs to uid %u with mode %04o; it must be ours and not writable for everyone",
+			part, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777u);
+	return 0;
+}
+
+int config_places(const struct config *c, struct err *err)
+{
+	char directory[PATH_MAX];
+	snprintf(directory, sizeof directory, "%s", c->socket);
+	char *slash = strrchr(directory, '/');
+	if (!slash || slash == directory)
+		return err_set(err, NPU_E_BAD_CONFIG, "%s: the socket needs a directory of its own",
+			       c->socket);
+	*slash = '\0';
+	int r = make_directory(directory, err);
+	if (r == 0)
+		r = make_directory(c->cache_dir, err);
+	if (r == 0)
+		r = make_directory(c->state_dir, err);
+	return r;
+}

@@ -1,0 +1,32 @@
+/* The configuration: one INI file, every key with a default. Read before the loop starts. */
+#ifndef NPUD_CONFIG_H
+#define NPUD_CONFIG_H
+
+#include "err.h"
+#include <limits.h>
+
+struct config {
+	char socket[PATH_MAX];	  /* [daemon] socket */
+	char cache_dir[PATH_MAX]; /* [daemon] cache_dir */
+	char state_dir[PATH_MAX]; /* [daemon] state_dir */
+	char group[64];		  /* [daemon] group: whose members may connect; empty: the owner's only */
+	char device[16];	  /* [device] kind: none */
+	uint64_t connections;	  /* [limits] connections: at once */
+	uint64_t in_flight;	  /* [limits] in_flight: requests of one connection at once */
+	uint64_t in_flight_all;	  /* [limits] in_flight_all: of all connections */
+	uint64_t handles;	  /* [limits] handles: heads and files one session may have */
+};
+
+/*
+ * The defaults for this user, with NPUD_SOCKET and NPUD_CONFIG heeded: socket in $XDG_RUNTIME_DIR/npud,
+ * else /run/user/UID/npud, else /tmp/npud-UID; cache in $XDG_CACHE_HOME/npud; state in $XDG_STATE_HOME/npud.
+ */
+void config_defaults(struct config *c);
+
+/* Reads `path` over what is in `c`. BAD_CONFIG with file, line and the nearest known key; IO. */
+int config_read(struct config *c, const char *path, struct err *err);
+
+/* Makes the directories (0700 where they are new) and refuses those that others may write. */
+int config_places(const struct config *c, struct err *err);
+
+#endif

@@ -1,0 +1,16 @@
+/*
+ * The side socket, SOCKET.fd: NNG cannot pass descriptors, so files come in here. One packet is one request
+ * of the protocol (file.pass) with its descriptor, one packet back is the answer. Loop thread only.
+ */
+#ifndef NPUD_DESCRIPTORS_H
+#define NPUD_DESCRIPTORS_H
+
+#include "server.h"
+
+/* Listens beside the server's socket. IO, IN_USE where something that is no socket is at the path. */
+int descriptors_new(struct descriptors **out, struct server *server, struct err *err);
+void descriptors_free(struct descriptors *d);
+/* Ends peers that have been silent for too long; returns how many are left. */
+unsigned descriptors_sweep(struct descriptors *d, uint64_t now);
+
+#endif

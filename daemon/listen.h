@@ -1,0 +1,70 @@
+/*
+ * The NNG listener: the only file that NNG's threads enter. They put what happened into a queue and wake
+ * the loop; everything else here runs on the loop. Identity comes from the kernel, before any message.
+ */
+#ifndef NPUD_LISTEN_H
+#define NPUD_LISTEN_H
+
+#include "err.h"
+#include "link.h"
+#include <nng/nng.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+#include <uv.h>
+
+struct listener;
+
+/* One NNG context: receives a request, holds it until it is answered, sends the answer, receives again. */
+struct slot {
+	struct link in_slots;
+	struct listener *listener;
+	nng_ctx ctx;
+	nng_aio *aio;
+	enum { SLOT_RECEIVING, SLOT_HELD, SLOT_SENDING } state;
+	uint32_t pipe;
+};
+
+struct peer {
+	uint32_t pipe;
+	uid_t uid;
+	gid_t gid;
+	pid_t pid;
+	uint64_t start; /* start time of the process, clock ticks since boot; 0 where it is gone */
+	int pidfd;	/* -1 where it is gone; the receiver's to close */
+};
+
+/* What the loop is told, in the order in which it happened. */
+struct listen_calls {
+	void (*born)(void *arg, struct peer peer);
+	void (*dead)(void *arg, uint32_t pipe);
+	/* `message` and the slot are the receiver's until slot_answer or slot_drop. */
+	void (*arrived)(void *arg, struct slot *slot, nng_msg *message);
+};
+
+struct listener {
+	nng_socket socket;
+	char path[108];
+	uv_async_t wake;
+	uv_mutex_t lock;
+	struct link events; /* under lock */
+	struct link slots;
+	unsigned slots_open, slots_max, receiving;
+	atomic_uint connections;
+	unsigned connections_max;
+	struct listen_calls calls;
+	void *arg;
+	bool stopping;
+};
+
+/* Listens at `path` with `in_flight_max` requests held at once; calls come on `loop`. IO, IN_USE. */
+int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigned connections_max,
+		  unsigned in_flight_max, const struct listen_calls *calls, void *arg, struct err *err);
+/* Takes no more, ends all contexts, frees everything but the async handle, which it closes. */
+void listener_fini(struct listener *l);
+
+/* Sends `message` (given away) as the answer. A client that does not read for 5 s loses its connection. */
+void slot_answer(struct slot *s, nng_msg *message);
+/* Forgets the request: its client is gone. */
+void slot_drop(struct slot *s);
+
+#endif

@@ -1,0 +1,125 @@
+#include "log.h"
+#include "server.h"
+#include <getopt.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+	"Usage: npud [OPTION]...\n"
+	"One daemon that owns the NPU of a machine on behalf of every program that wants it.\n\n"
+	"  -c, --config FILE     read the configuration from FILE (default: $NPUD_CONFIG, else none)\n"
+	"  -f, --foreground      accepted for service managers; npud never goes to the background\n"
+	"  -s, --socket PATH     listen at PATH (files are passed at PATH.fd)\n"
+	"      --cache-dir DIR   what can be made again\n"
+	"      --state-dir DIR   what must survive a restart\n"
+	"      --check-config    read the configuration, say what is wrong, and leave\n"
+	"  -h, --help            this\n"
+	"  -V, --version         the version\n\n"
+	"Example: npud --socket /tmp/try/npud.sock &  npuctl --socket /tmp/try/npud.sock status\n"
+	"Exit status: 0 stopped by a signal, 64 usage, 78 configuration, 75 another npud is there, 70 "
+	"otherwise.\n";
+
+static int fail(const struct err *err)
+{
+	fprintf(stderr, "npud: %s\n", err->text);
+	return err->code == NPU_E_BAD_CONFIG || err->code == NPU_E_NOT_ALLOWED ? 78
+	       : err->code == NPU_E_IN_USE				       ? 75
+									       : 70;
+}
+
+static int text_option(char *to, size_t room, const char *name, const char *value)
+{
+	if (strlen(value) < room) {
+		strcpy(to, value);
+		return 0;
+	}
+	fprintf(stderr, "npud: --%s: longer than %zu bytes\n", name, room - 1);
+	return 64;
+}
+
+int main(int argc, char **argv)
+{
+	enum { CACHE_DIR = 256, STATE_DIR, CHECK_CONFIG };
+	static const struct option options[] = {
+		{"config", required_argument, NULL, 'c'},
+		{"foreground", no_argument, NULL, 'f'},
+		{"socket", required_argument, NULL, 's'},
+		{"cache-dir", required_argument, NULL, CACHE_DIR},
+		{"state-dir", required_argument, NULL, STATE_DIR},
+		{"check-config", no_argument, NULL, CHECK_CONFIG},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{0},
+	};
+	static struct server server; /* large, one a process, and its address is kept by callbacks */
+	static struct config config;
+	const char *file = getenv("NPUD_CONFIG"), *socket = NULL, *cache = NULL, *state = NULL;
+	bool check = false;
+	struct err err;
+	int option, r = 0;
+
+	while ((option = getopt_long(argc, argv, "c:fs:hV", options, NULL)) != -1) {
+		switch (option) {
+		case 'c':
+			file = optarg;
+			break;
+		case 'f':
+			break;
+		case 's':
+			socket = optarg;
+			break;
+		case CACHE_DIR:
+			cache = optarg;
+			break;
+		case STATE_DIR:
+			state = optarg;
+			break;
+		case CHECK_CONFIG:
+			check = true;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		case 'V':
+			puts("npud " NPUD_VERSION);
+			return 0;
+		default:
+			fputs("npud: try --help\n", stderr);
+			return 64;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "npud: %s: npud takes no arguments; try --help\n", argv[optind]);
+		return 64;
+	}
+	config_defaults(&config);
+	if (file && *file && config_read(&config, file, &err))
+		return fail(&err);
+	/* What is said on the command line wins over the file. */
+	if (socket)
+		r = text_option(config.socket, sizeof config.socket, "socket", socket);
+	if (r == 0 && cache)
+		r = text_option(config.cache_dir, sizeof config.cache_dir, "cache-dir", cache);
+	if (r == 0 && state)
+		r = text_option(config.state_dir, sizeof config.state_dir, "state-dir", state);
+	if (r)
+		return r;
+	if (check) {
+		printf("%s: good; socket %s, cache %s, state %s\n", file && *file ? file : "defaults",
+		       config.socket, config.cache_dir, config.state_dir);
+		return 0;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	/* Answers of hundreds of kilobytes: kept in the heap, not mapped and unmapped each time. */
+	mallopt(M_MMAP_THRESHOLD, 64 << 20);
+	mallopt(M_TRIM_THRESHOLD, 256 << 20);
+	if (server_init(&server, &config, &err))
+		return fail(&err);
+	server_run(&server);
+	log_line("npud", 0, "stopped");
+	server_fini(&server);
+	return 0;
+}

@@ -1,0 +1,128 @@
+/* Handlers of a session's own affairs and of what the daemon knows about itself. */
+#include "heads.h"
+#include "request.h"
+#include <stdio.h>
+#include <string.h>
+
+static void copy(char *to, size_t room, struct proto_bytes from)
+{
+	snprintf(to, room, "%.*s", (int)from.size, from.size ? from.data : "");
+}
+
+int on_hello(struct request *r, const struct req_hello *q, struct rep_hello *a, struct err *err)
+{
+	struct session *s = r->session;
+	const struct config *c = &r->server->config;
+
+	(void)err;
+	copy(s->name, sizeof s->name, q->name);
+	copy(s->version, sizeof s->version, q->version);
+	s->ready = true;
+	a->session = s->number;
+	a->token = (struct proto_bytes){(const char *)s->token, sizeof s->token};
+	a->major = PROTO_MAJOR;
+	a->minor = PROTO_MINOR;
+	a->version = PROTO_STR(NPUD_VERSION);
+	a->device = PROTO_STR(c->device);
+	a->max_request = PROTO_REQUEST_MAX;
+	a->max_reply = PROTO_REPLY_MAX;
+	a->max_rows = PROTO_ROWS_MAX;
+	a->max_in_flight = c->in_flight;
+	return 0;
+}
+
+int on_ping(struct request *r, const struct req_ping *q, struct rep_ping *a, struct err *err)
+{
+	(void)r, (void)q, (void)a, (void)err;
+	return 0;
+}
+
+int on_cancel(struct request *r, const struct req_cancel *q, struct rep_cancel *a, struct err *err)
+{
+	(void)err;
+	link_each(at, &r->session->requests)
+	{
+		struct request *other = link_of(at, struct request, in_session);
+		if (other == r || other->in.req != q->req || other->state == REQUEST_SERVING)
+			continue;
+		a->found = true;
+		request_stop(other, NPU_E_CANCELLED, "cancelled by its client");
+		break;
+	}
+	return 0;
+}
+
+int on_file_close(struct request *r, const struct req_file_close *q, struct rep_file_close *a,
+		  struct err *err)
+{
+	struct file *f = session_file(r->session, q->file);
+	(void)a;
+	if (!f)
+		return err_set(err, NPU_E_NO_SUCH_HANDLE, "this session has no file %llu",
+			       (unsigned long long)q->file);
+	file_close(r->session, f);
+	return 0;
+}
+
+static unsigned count(const struct link *list)
+{
+	unsigned n = 0;
+	for (const struct link *at = list->next; at != list; at = at->next)
+		n++;
+	return n;
+}
+
+int on_status(struct request *r, const struct req_status *q, struct rep_status *a, struct err *err)
+{
+	const struct server *s = r->server;
+	(void)q, (void)err;
+	*a = (struct rep_status){
+		.version = PROTO_STR(NPUD_VERSION),
+		.device = PROTO_STR(s->config.device),
+		.health = PROTO_STR("absent"),
+		.pid = (uint64_t)getpid(),
+		.uptime_ms = server_now() - s->started_ms,
+		.clients = count(&s->sessions),
+		.heads = count(&s->heads),
+		.resident_bytes = heads_bytes(s),
+		.requests = s->requests,
+		.refused = s->refused,
+		.rows = s->rows,
+		.in_flight = s->in_flight,
+	};
+	return 0;
+}
+
+int on_clients(struct request *r, const struct req_clients *q, struct rep_clients *a, struct err *err)
+{
+	struct row_client rows[64];
+	size_t n = 0;
+	uint64_t now = server_now();
+
+	(void)err;
+	link_each(at, &r->server->sessions)
+	{
+		const struct session *s = link_of(at, struct session, in_sessions);
+		if (s->number <= q->after)
+			continue;
+		if (n == sizeof rows / sizeof *rows) {
+			a->more = true;
+			break;
+		}
+		rows[n++] = (struct row_client){
+			.session = s->number,
+			.uid = s->peer.uid,
+			.pid = (uint64_t)s->peer.pid,
+			.name = PROTO_STR(s->name),
+			.version = PROTO_STR(s->version),
+			.connected_ms = now - s->since_ms,
+			.requests = s->requests_seen,
+			.in_flight = s->in_flight,
+			.heads = s->handle_count,
+			.files = s->file_count,
+		};
+	}
+	a->clients = (struct proto_list){rows, n};
+	request_reply(r, a); /* here, for the rows are ours */
+	return LATER;
+}

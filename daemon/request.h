@@ -1,0 +1,58 @@
+/*
+ * One request, answered exactly once or abandoned because its client is gone. Loop thread only.
+ * A handler is typed: it gets the fields that were read and fills the reply; it returns 0, an error
+ * (with its sentence in `err`), or LATER when it keeps the request and will call request_reply or
+ * request_fail.
+ */
+#ifndef NPUD_REQUEST_H
+#define NPUD_REQUEST_H
+
+#include "proto.h"
+#include "session.h"
+
+#define LATER 1
+
+struct head;
+struct handle;
+
+struct request {
+	struct link in_session;	 /* session.requests */
+	struct session *session; /* NULL once it is gone */
+	struct server *server;
+	struct slot *slot;
+	nng_msg *message; /* what `in` borrows from */
+	struct proto_in in;
+	enum proto_op_id op;
+	enum { REQUEST_SERVING, REQUEST_WAITING, REQUEST_RUNNING } state;
+	bool cancelled;
+
+	/* head.wait */
+	struct link in_waiters; /* handle.waiters */
+	struct handle *handle;
+	uint64_t deadline_ms;
+	/* head.run */
+	struct run run;
+	struct head *head; /* referenced */
+};
+
+/* A message for a live or vanished pipe: finds session and operation, checks, decodes, serves. */
+void request_arrived(struct server *server, struct slot *slot, nng_msg *message);
+
+void request_reply(struct request *r, const void *reply); /* the struct of its operation */
+void request_fail(struct request *r, const struct err *err);
+/* The client is gone: no answer. A pass that has begun ends first. */
+void request_abandon(struct request *r);
+/* Ends a waiting or queued request with `code`; a pass that has begun answers so when it ends. */
+void request_stop(struct request *r, int code, const char *why);
+/* Answers waiting requests whose time is over; returns how many still wait. */
+unsigned request_sweep(struct server *server, uint64_t now);
+
+/* The executor hands a pass back. */
+void request_ran(void *server, struct run *run);
+
+#define OP(name, wire, access, repeat, doc) \
+	int on_##name(struct request *r, const struct req_##name *q, struct rep_##name *a, struct err *err);
+#include "ops.def"
+#undef OP
+
+#endif

@@ -1,0 +1,204 @@
+#include "server.h"
+#include "descriptors.h"
+#include "heads.h"
+#include "log.h"
+#include "own.h"
+#include "request.h"
+#include "session.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+
+#define SWEEP_MS 25
+#define DRAIN_MS 5000 /* running work may take this long after SIGTERM */
+
+uint64_t server_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void on_born(void *arg, struct peer peer)
+{
+	struct session *s;
+	if (session_new(&s, arg, peer)) {
+		nng_pipe pipe = {.id = peer.pipe};
+		log_line("peer", (uint64_t)peer.pid, "no memory for a session");
+		nng_pipe_close(pipe);
+		if (peer.pidfd >= 0)
+			close(peer.pidfd);
+	}
+}
+
+static void on_dead(void *arg, uint32_t pipe)
+{
+	struct session *s = session_of_pipe(arg, pipe);
+	if (s)
+		session_close(s);
+}
+
+static void on_arrived(void *arg, struct slot *slot, nng_msg *message)
+{
+	request_arrived(arg, slot, message);
+}
+
+static bool answers_under_way(const struct server *s)
+{
+	for (const struct link *at = s->listener.slots.next; at != &s->listener.slots; at = at->next)
+		if (link_of(at, struct slot, in_slots)->state == SLOT_SENDING)
+			return true;
+	return false;
+}
+
+static void on_sweep(uv_timer_t *timer)
+{
+	struct server *s = timer->data;
+	uint64_t now = server_now();
+	unsigned waiting = request_sweep(s, now) + descriptors_sweep(s->descriptors, now);
+
+	if (s->stopping) {
+		bool done = s->in_flight == 0 && s->loads == 0 && !answers_under_way(s);
+		if (done || now - s->stopping_since_ms > DRAIN_MS)
+			uv_stop(&s->loop);
+	} else if (waiting == 0) {
+		uv_timer_stop(timer);
+	}
+}
+
+void server_wants_sweep(struct server *s)
+{
+	if (!uv_is_active((uv_handle_t *)&s->sweep))
+		uv_timer_start(&s->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+}
+
+static void on_signal(uv_signal_t *signal, int number)
+{
+	struct server *s = signal->data;
+	if (s->stopping) {
+		uv_stop(&s->loop); /* asked twice: now */
+		return;
+	}
+	log_line("npud", 0, "signal %d: no new work, running work ends first", number);
+	s->stopping = true;
+	s->stopping_since_ms = server_now();
+	link_each(at_session, &s->sessions)
+	{
+		struct session *session = link_of(at_session, struct session, in_sessions);
+		link_each(at, &session->requests)
+		{
+			struct request *r = link_of(at, struct request, in_session);
+			if (r->state == REQUEST_WAITING)
+				request_stop(r, NPU_E_SHUTDOWN, "npud is shutting down");
+		}
+	}
+	heads_stop(s);
+	server_wants_sweep(s);
+}
+
+/* The lock is held for life: it keeps a second daemon from the socket and from the store. */
+static int take_lock(struct server *s, struct err *err)
+{
+	char path[PATH_MAX + 8], pid[32] = "";
+	snprintf(path, sizeof path, "%s.lock", s->config.socket);
+	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (s->lock_fd < 0)
+		return err_sys(err, errno, "%s: the lock cannot be opened", path);
+	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		ssize_t n = pread(s->lock_fd, pid, sizeof pid - 1, 0);
+		pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
+		return err_set(err, NPU_E_IN_USE,
+			       "%s: npud with pid %s serves here already; stop it or choose another --socket",
+			       s->config.socket, pid[0] ? pid : "unknown");
+	}
+	int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+	if (ftruncate(s->lock_fd, 0) < 0 || pwrite(s->lock_fd, pid, (size_t)n, 0) != n)
+		return err_sys(err, errno, "%s: the lock cannot be written", path);
+	return 0;
+}
+
+static void give_to_group(const struct config *c)
+{
+	char side[PATH_MAX + 8];
+	const struct group *group = c->group[0] ? getgrnam(c->group) : NULL;
+	if (c->group[0] && !group) {
+		log_line("npud", 0, "there is no group %s: only the owner can connect", c->group);
+		return;
+	}
+	snprintf(side, sizeof side, "%s.fd", c->socket);
+	if (group &&
+	    (lchown(c->socket, (uid_t)-1, group->gr_gid) < 0 || lchown(side, (uid_t)-1, group->gr_gid) < 0))
+		log_line("npud", 0, "the sockets cannot be given to group %s: %s", c->group, strerror(errno));
+}
+
+int server_init(struct server *s, const struct config *config, struct err *err)
+{
+	static const struct listen_calls calls = {on_born, on_dead, on_arrived};
+	const char *force = getenv("NPU_KERNELS");
+	char secret[PATH_MAX + 16];
+
+	memset(s, 0, sizeof *s);
+	s->config = *config;
+	s->lock_fd = -1;
+	s->started_ms = server_now();
+	link_init(&s->sessions);
+	link_init(&s->heads);
+	if (!kernels_pick(&s->kernels, cpu_have(), force))
+		return err_set(err, NPU_E_BAD_CONFIG,
+			       "NPU_KERNELS=%s: no such variant runs on this processor; unset it, or try ref",
+			       force);
+	int r = config_places(config, err);
+	if (r == 0)
+		r = take_lock(s, err);
+	snprintf(secret, sizeof secret, "%s/hash.secret", config->cache_dir);
+	if (r == 0)
+		r = hash_secret_load(&s->secret, secret, err);
+	if (r)
+		return r;
+	setenv("UV_THREADPOOL_SIZE", "4", 0);
+	uv_loop_init(&s->loop);
+	uv_timer_init(&s->loop, &s->sweep);
+	uv_signal_init(&s->loop, &s->term);
+	uv_signal_init(&s->loop, &s->interrupt);
+	s->sweep.data = s->term.data = s->interrupt.data = s;
+	if (executor_init(&s->executor, &s->loop, s->kernels.head, request_ran, s))
+		return err_set(err, NPU_E_NO_MEMORY, "the executor's thread cannot be made");
+	/* Before anybody can connect; from here on callbacks may be queued, and none runs before server_run.
+	 */
+	r = listener_init(&s->listener, &s->loop, config->socket, (unsigned)config->connections,
+			  (unsigned)config->in_flight_all, &calls, s, err);
+	if (r == 0)
+		r = descriptors_new(&s->descriptors, s, err);
+	if (r)
+		return r;
+	give_to_group(config);
+	uv_signal_start(&s->term, on_signal, SIGTERM);
+	uv_signal_start(&s->interrupt, on_signal, SIGINT);
+	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s", NPUD_VERSION,
+		 config->socket, config->device, s->kernels.pack_variant, s->kernels.head_variant);
+	return 0;
+}
+
+void server_run(struct server *s)
+{
+	uv_run(&s->loop, UV_RUN_DEFAULT);
+}
+
+void server_fini(struct server *s)
+{
+	listener_fini(&s->listener);
+	executor_fini(&s->executor);
+	while (!link_empty(&s->sessions))
+		session_close(link_of(s->sessions.next, struct session, in_sessions));
+	descriptors_free(s->descriptors);
+	uv_close((uv_handle_t *)&s->sweep, NULL);
+	uv_close((uv_handle_t *)&s->term, NULL);
+	uv_close((uv_handle_t *)&s->interrupt, NULL);
+	uv_run(&s->loop, UV_RUN_DEFAULT); /* loads that were asked to stop, handles that close */
+	uv_loop_close(&s->loop);
+	uv_mutex_destroy(&s->listener.lock);
+	close(s->lock_fd);
+}

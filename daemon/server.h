@@ -1,0 +1,50 @@
+/*
+ * The daemon's state, all of it touched by the loop's thread alone. Worker threads get structs of their
+ * own (load, run) and hand them back through the loop.
+ */
+#ifndef NPUD_SERVER_H
+#define NPUD_SERVER_H
+
+#include "config.h"
+#include "executor.h"
+#include "hash.h"
+#include "kernels.h"
+#include "listen.h"
+#include <time.h>
+
+struct descriptors;
+
+struct server {
+	uv_loop_t loop;
+	struct config config;
+	struct kernels kernels;
+	struct hash_secret secret;
+	struct listener listener;
+	struct executor executor;
+	struct descriptors *descriptors;
+	uv_timer_t sweep; /* deadlines of waiting requests and of side-socket peers */
+	uv_signal_t term, interrupt;
+	struct link sessions;
+	struct link heads;
+	unsigned in_flight, loads;
+	uint64_t next_session, next_head;
+	uint64_t started_ms;
+	uint64_t requests, refused, rows; /* since the start */
+	int lock_fd;
+	bool stopping;
+	uint64_t stopping_since_ms;
+};
+
+/* Milliseconds of CLOCK_BOOTTIME: sleep of the machine counts, a change of the wall clock does not. */
+uint64_t server_now(void);
+
+/* Something has a deadline: looks at them every few milliseconds until nothing has. */
+void server_wants_sweep(struct server *s);
+
+/* Takes the lock, listens; `config` is copied. IN_USE with the other's pid, IO, BAD_CONFIG. */
+int server_init(struct server *s, const struct config *config, struct err *err);
+/* Runs until SIGTERM or SIGINT; running work ends first, waiting requests are answered SHUTDOWN. */
+void server_run(struct server *s);
+void server_fini(struct server *s);
+
+#endif

@@ -1,0 +1,111 @@
+#include "session.h"
+#include "heads.h"
+#include "log.h"
+#include "own.h"
+#include "request.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+int session_new(struct session **out, struct server *server, struct peer peer)
+{
+	struct session *s = calloc(1, sizeof *s);
+	if (!s)
+		return NPU_E_NO_MEMORY;
+	if (getrandom(s->token, sizeof s->token, 0) != sizeof s->token) {
+		free(s);
+		return NPU_E_IO;
+	}
+	s->server = server;
+	s->peer = peer;
+	s->number = ++server->next_session;
+	s->since_ms = server_now();
+	link_init(&s->requests);
+	link_init(&s->files);
+	link_init(&s->handles);
+	link_append(&server->sessions, &s->in_sessions);
+	*out = s;
+	return 0;
+}
+
+void session_close(struct session *s)
+{
+	link_remove(&s->in_sessions);
+	link_each(at, &s->requests) request_abandon(link_of(at, struct request, in_session));
+	link_each(at, &s->handles) handle_close(link_of(at, struct handle, in_session));
+	link_each(at, &s->files) file_close(s, link_of(at, struct file, in_session));
+	if (s->peer.pidfd >= 0)
+		close(s->peer.pidfd);
+	free(s);
+}
+
+struct session *session_of_pipe(struct server *server, uint32_t pipe)
+{
+	link_each(at, &server->sessions)
+	{
+		struct session *s = link_of(at, struct session, in_sessions);
+		if (s->peer.pipe == pipe)
+			return s;
+	}
+	return NULL;
+}
+
+struct session *session_of_token(struct server *server, const void *token, size_t size, uid_t uid)
+{
+	link_each(at, &server->sessions)
+	{
+		struct session *s = link_of(at, struct session, in_sessions);
+		if (size == sizeof s->token && memcmp(token, s->token, size) == 0 && s->peer.uid == uid)
+			return s;
+	}
+	return NULL;
+}
+
+int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t *number,
+		     struct err *err)
+{
+	char shown[132];
+	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
+
+	err_printable(shown, sizeof shown, name, name_size);
+	if (s->file_count >= s->server->config.handles)
+		return err_set(err, NPU_E_TOO_LARGE, "%s: the session has %u files already; close one first",
+			       shown, s->file_count);
+	if (flags < 0 || fstat(fd, &st) < 0)
+		return err_sys(err, errno, "%s: the descriptor cannot be looked at", shown);
+	if (!S_ISREG(st.st_mode) || (flags & O_ACCMODE) != O_RDONLY || (flags & O_PATH))
+		return err_set(err, NPU_E_BAD_VALUE,
+			       "%s: only a regular file that is open for reading only is taken", shown);
+	struct file *f = calloc(1, sizeof *f);
+	if (!f)
+		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory", shown);
+	f->number = *number = ++s->next_handle;
+	f->fd = fd;
+	memcpy(f->name, shown, sizeof shown);
+	link_append(&s->files, &f->in_session);
+	s->file_count++;
+	return 0;
+}
+
+struct file *session_file(struct session *s, uint64_t number)
+{
+	link_each(at, &s->files)
+	{
+		struct file *f = link_of(at, struct file, in_session);
+		if (f->number == number)
+			return f;
+	}
+	return NULL;
+}
+
+void file_close(struct session *s, struct file *f)
+{
+	link_remove(&f->in_session);
+	s->file_count--;
+	close(f->fd);
+	free(f);
+}

@@ -1,0 +1,45 @@
+/*
+ * One connected client and all it holds: requests, files, heads. Loop thread only. A session is made when
+ * the kernel has told who the peer is and ends in session_close, the one way for goodbye, crash and kick.
+ */
+#ifndef NPUD_SESSION_H
+#define NPUD_SESSION_H
+
+#include "server.h"
+
+struct session {
+	struct link in_sessions; /* server.sessions */
+	struct server *server;
+	struct peer peer;
+	uint64_t number;
+	unsigned char token[16]; /* shows on the side socket who it is */
+	char name[65], version[33];
+	bool ready; /* has said hello */
+	uint64_t since_ms, requests_seen, next_handle;
+	struct link requests, files, handles;
+	unsigned in_flight, file_count, handle_count;
+};
+
+struct file {
+	struct link in_session; /* session.files */
+	uint64_t number;
+	int fd;
+	char name[132]; /* printable */
+};
+
+int session_new(struct session **out, struct server *server, struct peer peer);
+/* Drops its requests unanswered, closes files and heads, frees it. */
+void session_close(struct session *s);
+
+struct session *session_of_pipe(struct server *server, uint32_t pipe);
+/* The session of a token, if it belongs to `uid`. */
+struct session *session_of_token(struct server *server, const void *token, size_t size, uid_t uid);
+
+/* Takes a regular file that is open for reading only (the session's on success). BAD_VALUE, TOO_LARGE with
+ * the limit. */
+int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t *number,
+		     struct err *err);
+struct file *session_file(struct session *s, uint64_t number);
+void file_close(struct session *s, struct file *f);
+
+#endif

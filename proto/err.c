@@ -1,0 +1,147 @@
+#include "err.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	int code;
+	const char *name;
+	enum err_class class;
+	const char *sentence;
+} errors[] = {
+#define ERROR(number, name, class, sentence) {-(number), #name, ERR_##class, sentence},
+#include "errors.def"
+#undef ERROR
+};
+
+static size_t find(int code)
+{
+	size_t internal = 0;
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+		if (errors[i].code == code)
+			return i;
+		if (errors[i].code == NPU_E_INTERNAL)
+			internal = i;
+	}
+	return internal;
+}
+
+const char *err_name(int code)
+{
+	return code == 0 ? "OK" : errors[find(code)].name;
+}
+
+enum err_class err_class(int code)
+{
+	return errors[find(code)].class;
+}
+
+const char *err_sentence(int code)
+{
+	return errors[find(code)].sentence;
+}
+
+static void set(struct err *e, int code, const char *format, va_list args)
+{
+	/* Through a copy: a caller may wrap the sentence that is already there. */
+	char text[sizeof e->text];
+	vsnprintf(text, sizeof text, format, args);
+	memset(e, 0, sizeof *e);
+	e->code = code;
+	memcpy(e->text, text, sizeof text);
+}
+
+int err_set(struct err *e, int code, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	set(e, code, format, args);
+	va_end(args);
+	return code;
+}
+
+int err_sys(struct err *e, int number, const char *format, ...)
+{
+	va_list args;
+	int code = number == ENOMEM			 ? NPU_E_NO_MEMORY
+		   : number == EACCES || number == EPERM ? NPU_E_NOT_ALLOWED
+							 : NPU_E_IO;
+	va_start(args, format);
+	set(e, code, format, args);
+	va_end(args);
+	size_t used = strlen(e->text);
+	snprintf(e->text + used, sizeof e->text - used, ": %s", strerror(number));
+	return code;
+}
+
+/* Bytes of the well-formed sequence at `p`, or 0. */
+static size_t utf8_length(const unsigned char *p, size_t left)
+{
+	if (p[0] < 0x80)
+		return 1;
+	if (p[0] >= 0xc2 && p[0] <= 0xdf)
+		return left >= 2 && (p[1] & 0xc0) == 0x80 ? 2 : 0;
+	if ((p[0] & 0xf0) == 0xe0) {
+		if (left < 3 || (p[1] & 0xc0) != 0x80 || (p[2] & 0xc0) != 0x80)
+			return 0;
+		bool overlong = p[0] == 0xe0 && p[1] < 0xa0;
+		bool surrogate = p[0] == 0xed && p[1] > 0x9f;
+		return overlong || surrogate ? 0 : 3;
+	}
+	if (p[0] >= 0xf0 && p[0] <= 0xf4) {
+		if (left < 4 || (p[1] & 0xc0) != 0x80 || (p[2] & 0xc0) != 0x80 || (p[3] & 0xc0) != 0x80)
+			return 0;
+		bool overlong = p[0] == 0xf0 && p[1] < 0x90;
+		bool beyond = p[0] == 0xf4 && p[1] > 0x8f;
+		return overlong || beyond ? 0 : 4;
+	}
+	return 0;
+}
+
+bool err_is_utf8(const char *from, size_t size)
+{
+	const unsigned char *p = (const unsigned char *)from;
+	while (size) {
+		size_t n = utf8_length(p, size);
+		if (n == 0)
+			return false;
+		p += n;
+		size -= n;
+	}
+	return true;
+}
+
+const char *err_printable(char *to, size_t room, const char *from, size_t size)
+{
+	const unsigned char *p = (const unsigned char *)from;
+	size_t used = 0;
+
+	while (size) {
+		size_t n = utf8_length(p, size);
+		/* C1 controls (U+0080 to U+009F) are well-formed and still drive terminals. */
+		bool c1 = n == 2 && p[0] == 0xc2 && p[1] < 0xa0;
+		bool plain = n > 0 && !c1 && p[0] >= 0x20 && p[0] != 0x7f && p[0] != '"' && p[0] != '\\';
+		size_t need = plain ? n : 4;
+		if (!plain)
+			n = 1;
+		if (used + need + 4 > room) {
+			if (used + 4 <= room) {
+				memcpy(to + used, "...", 3);
+				used += 3;
+			}
+			break;
+		}
+		if (plain)
+			memcpy(to + used, p, n);
+		else
+			snprintf(to + used, 5, "\\x%02x", p[0]);
+		used += need;
+		p += n;
+		size -= n;
+	}
+	if (room)
+		to[used] = '\0';
+	return to;
+}

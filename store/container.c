@@ -1,0 +1,443 @@
+#include "container_impl.h"
+#include "own.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct type_info types[TYPE_COUNT] = {
+#define TYPE(name, block, bytes) [TYPE_##name] = {#name, block, bytes},
+#include "types.def"
+#undef TYPE
+};
+
+static float f32_from_bits(uint32_t bits)
+{
+	float value;
+	memcpy(&value, &bits, sizeof value);
+	return value;
+}
+
+static uint32_t f32_bits(float value)
+{
+	uint32_t bits;
+	memcpy(&bits, &value, sizeof bits);
+	return bits;
+}
+
+/*
+ * Moving the fields is exact for normal numbers. A half's denormal is read as if it had the implicit
+ * one, which the subtraction takes away again, exactly. Selects rather than branches, so that the loops
+ * around it can become vector code.
+ */
+static float f32_from_f16(uint16_t half)
+{
+	uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+	uint32_t exponent = half & 0x7c00;
+	uint32_t normal = ((uint32_t)(half & 0x7fff) << 13) + (112u << 23);
+	uint32_t denormal = f32_bits(f32_from_bits(normal + (1u << 23)) - 0x1p-14f);
+	uint32_t endless = normal + (112u << 23);
+	uint32_t bits = exponent == 0x7c00 ? endless : exponent == 0 ? denormal : normal;
+
+	return f32_from_bits(sign | bits);
+}
+
+static void decode_f32(const unsigned char *from, size_t values, float *to)
+{
+	memcpy(to, from, values * sizeof *to);
+}
+
+static void decode_f16(const unsigned char *from, size_t values, float *to)
+{
+	for (size_t i = 0; i < values; i++) {
+		uint16_t half;
+		memcpy(&half, from + 2 * i, sizeof half);
+		to[i] = f32_from_f16(half);
+	}
+}
+
+static void decode_bf16(const unsigned char *from, size_t values, float *to)
+{
+	for (size_t i = 0; i < values; i++) {
+		uint16_t upper;
+		memcpy(&upper, from + 2 * i, sizeof upper);
+		to[i] = f32_from_bits((uint32_t)upper << 16);
+	}
+}
+
+static void decode_q8_0(const unsigned char *from, size_t values, float *to)
+{
+	for (size_t i = 0; i < values; i += 32, from += 34) {
+		uint16_t half;
+		memcpy(&half, from, sizeof half);
+		float d = f32_from_f16(half);
+		for (size_t k = 0; k < 32; k++)
+			to[i + k] = d * (float)(int8_t)from[2 + k];
+	}
+}
+
+typedef void decoder(const unsigned char *from, size_t values, float *to);
+
+/* A type without a decoder is sized only. */
+static decoder *const decoders[TYPE_COUNT] = {
+	[TYPE_F32] = decode_f32,
+	[TYPE_F16] = decode_f16,
+	[TYPE_BF16] = decode_bf16,
+	[TYPE_Q8_0] = decode_q8_0,
+};
+
+const struct type_info *type_info(enum tensor_type type)
+{
+	assert((unsigned)type < TYPE_COUNT);
+	return &types[type];
+}
+
+const char *tensor_type_name(enum tensor_type type)
+{
+	return type_info(type)->name;
+}
+
+int container_refuse(const struct container *c, const struct tensor *t, struct err *err, int code,
+		     const char *format, ...)
+{
+	/* Together with the label less than err->text, which would be cut within a character. */
+	char why[320], name[60];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(why, sizeof why, format, arguments);
+	va_end(arguments);
+	if (t) {
+		err_printable(name, sizeof name, t->name, t->name_size);
+		err_set(err, code, "%s: tensor \"%s\": %s", c->label, name, why);
+	} else {
+		err_set(err, code, "%s: %s", c->label, why);
+	}
+	memcpy(err->detail.file, c->label, sizeof c->label);
+	if (t)
+		err_printable(err->detail.tensor, sizeof err->detail.tensor, t->name, t->name_size);
+	return code;
+}
+
+int container_pread(const struct container *c, const struct tensor *t, uint64_t offset, void *to, size_t size,
+		    struct err *err)
+{
+	size_t have = 0;
+
+	while (have < size) {
+		ssize_t got = pread(c->fd, (char *)to + have, size - have, (off_t)(offset + have));
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			int number = errno;
+			err_sys(err, number, "%s: reading %zu bytes at byte %" PRIu64, c->label, size - have,
+				offset + have);
+			return err->code;
+		}
+		if (got == 0)
+			return container_refuse(c, t, err, NPU_E_FILE_CHANGED,
+						"the file ends at byte %" PRIu64 " and had %" PRIu64
+						" bytes when it was opened",
+						offset + have, c->size);
+		have += (size_t)got;
+	}
+	return 0;
+}
+
+int container_add(struct container *c, const char *name, size_t name_size, struct tensor **out,
+		  struct err *err)
+{
+	if (c->count == c->room) {
+		size_t room = c->room ? 2 * c->room : 64;
+		struct tensor *more = reallocarray(c->tensors, room, sizeof *more);
+		if (!more)
+			return container_refuse(c, NULL, err, NPU_E_NO_MEMORY, "no memory for %zu tensors",
+						room);
+		c->tensors = more;
+		c->room = room;
+	}
+
+	char *copy = malloc(name_size + 1);
+	if (!copy)
+		return container_refuse(c, NULL, err, NPU_E_NO_MEMORY, "no memory for a name of %zu bytes",
+					name_size);
+	memcpy(copy, name, name_size);
+	copy[name_size] = 0;
+
+	struct tensor *t = &c->tensors[c->count++];
+	*t = (struct tensor){.name = copy, .name_size = name_size};
+	*out = t;
+	return 0;
+}
+
+static int tensor_name_order(const void *a, const void *b)
+{
+	const struct tensor *x = *(const struct tensor *const *)a, *y = *(const struct tensor *const *)b;
+	int order = memcmp(x->name, y->name, x->name_size < y->name_size ? x->name_size : y->name_size);
+
+	return order ? order : (x->name_size > y->name_size) - (x->name_size < y->name_size);
+}
+
+int container_names_differ(const struct container *c, struct err *err)
+{
+	if (c->count < 2)
+		return 0;
+
+	cleanup(freep) const struct tensor **sorted = reallocarray(NULL, c->count, sizeof(*sorted));
+	if (!sorted)
+		return container_refuse(c, NULL, err, NPU_E_NO_MEMORY, "no memory to sort %zu names",
+					c->count);
+	for (size_t i = 0; i < c->count; i++)
+		sorted[i] = &c->tensors[i];
+	qsort(sorted, c->count, sizeof(*sorted), tensor_name_order);
+	for (size_t i = 1; i < c->count; i++)
+		if (tensor_name_order(&sorted[i - 1], &sorted[i]) == 0)
+			return container_refuse(c, sorted[i], err, NPU_E_BAD_CONTAINER,
+						"two tensors have this name");
+	return 0;
+}
+
+int container_open(struct container **out, int fd, const char *label, struct err *err)
+{
+	cleanup(container_freep) struct container *c = calloc(1, sizeof *c);
+	struct stat status;
+	char magic[4];
+	int code;
+
+	if (!c)
+		return err_set(err, NPU_E_NO_MEMORY, "no memory to open a model file");
+	c->fd = fd;
+	err_printable(c->label, sizeof c->label, label, strlen(label));
+	if (fstat(fd, &status) < 0) {
+		int number = errno;
+		err_sys(err, number, "%s: asking for the file's size", c->label);
+		return err->code;
+	}
+	if (!S_ISREG(status.st_mode))
+		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "this is not a regular file");
+	if (status.st_size <= 0)
+		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "the file is empty");
+	c->size = (uint64_t)status.st_size;
+
+	/* Nothing is taken for safetensors wrongly: "GGUF" as a header length is above its limit. */
+	c->kind = CONTAINER_SAFETENSORS;
+	if (c->size >= sizeof magic) {
+		code = container_pread(c, NULL, 0, magic, sizeof magic, err);
+		if (code)
+			return code;
+		if (memcmp(magic, "GGUF", sizeof magic) == 0)
+			c->kind = CONTAINER_GGUF;
+	}
+	code = c->kind == CONTAINER_GGUF ? gguf_read(c, err) : safetensors_read(c, err);
+	if (code)
+		return code;
+	*out = take(&c);
+	return 0;
+}
+
+void container_free(struct container *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; i < c->count; i++)
+		free(c->tensors[i].name);
+	free(c->tensors);
+	free(c);
+}
+
+void container_freep(struct container **c)
+{
+	container_free(*c);
+}
+
+size_t container_count(const struct container *c)
+{
+	return c->count;
+}
+
+const struct tensor *container_tensor(const struct container *c, size_t i)
+{
+	assert(i < c->count);
+	return &c->tensors[i];
+}
+
+const char *container_format(const struct container *c)
+{
+	return c->kind == CONTAINER_GGUF ? "GGUF" : "safetensors";
+}
+
+static const struct tensor *container_find(const struct container *c, const char *name)
+{
+	size_t size = strlen(name);
+
+	for (size_t i = 0; i < c->count; i++)
+		if (c->tensors[i].name_size == size && memcmp(c->tensors[i].name, name, size) == 0)
+			return &c->tensors[i];
+	return NULL;
+}
+
+/* A few names that are there, for whoever mistyped one. */
+static void container_some_names(const struct container *c, char *to, size_t room)
+{
+	size_t shown = c->count < 5 ? c->count : 5, used = 0;
+
+	if (c->count == 0) {
+		snprintf(to, room, "the file has no tensors");
+		return;
+	}
+	used += (size_t)snprintf(to, room, "the file's %zu: ", c->count);
+	for (size_t i = 0; i < shown; i++) {
+		char name[40];
+		err_printable(name, sizeof name, c->tensors[i].name, c->tensors[i].name_size);
+		int more = snprintf(to + used, room - used, "%s\"%s\"", i ? ", " : "", name);
+		if (more < 0 || (size_t)more >= room - used) {
+			to[used] = 0;
+			return;
+		}
+		used += (size_t)more;
+	}
+	if (shown < c->count)
+		snprintf(to + used, room - used, ", ...");
+}
+
+int container_head(const struct container *c, const char *name, const struct tensor **out,
+		   enum head_reason *why, struct err *err)
+{
+	static const struct {
+		const char *name;
+		enum head_reason why;
+	} usual[] = {
+		{"lm_head.weight", HEAD_UNTIED},
+		{"output.weight", HEAD_UNTIED},
+		{"model.embed_tokens.weight", HEAD_TIED},
+		{"token_embd.weight", HEAD_TIED},
+	};
+	const struct tensor *found = NULL;
+	enum head_reason reason = HEAD_NAMED;
+	char names[200];
+
+	if (name && *name) {
+		found = container_find(c, name);
+	} else {
+		for (size_t i = 0; !found && i < sizeof usual / sizeof *usual; i++) {
+			found = container_find(c, usual[i].name);
+			reason = usual[i].why;
+		}
+	}
+	if (found) {
+		*out = found;
+		*why = reason;
+		return 0;
+	}
+
+	container_some_names(c, names, sizeof names);
+	if (!name || !*name)
+		return container_refuse(c, NULL, err, NPU_E_NO_HEAD,
+					"no lm_head.weight, output.weight, model.embed_tokens.weight or "
+					"token_embd.weight; %s",
+					names);
+	char wanted[80];
+	err_printable(wanted, sizeof wanted, name, strlen(name));
+	container_refuse(c, NULL, err, NPU_E_NO_HEAD, "no tensor \"%s\"; %s", wanted, names);
+	err_printable(err->detail.tensor, sizeof err->detail.tensor, name, strlen(name));
+	return NPU_E_NO_HEAD;
+}
+
+/* "[2, 3, 4]"; what does not fit is dots. */
+static const char *tensor_shape(const struct tensor *t, char *to, size_t room)
+{
+	size_t kept = sizeof t->shape / sizeof *t->shape, used = 1;
+
+	snprintf(to, room, "[");
+	for (size_t i = 0; i < t->rank && i < kept && used < room; i++)
+		used += (size_t)snprintf(to + used, room - used, "%s%" PRIu64, i ? ", " : "", t->shape[i]);
+	if (used < room)
+		snprintf(to + used, room - used, t->rank > kept ? ", ...]" : "]");
+	return to;
+}
+
+int matrix_init(struct matrix *m, const struct container *c, const struct tensor *t, bool transpose,
+		bool tied, struct err *err)
+{
+	const struct type_info *type = type_info(t->type);
+	const uint64_t *shape = t->shape;
+	unsigned rank = t->rank;
+	char text[200];
+
+	/* GGUF has always four dimensions, of which trailing ones (here: leading) need not be written. */
+	while (c->kind == CONTAINER_GGUF && rank > 2 && shape[0] == 1) {
+		shape++;
+		rank--;
+	}
+	if (rank != 2)
+		return container_refuse(c, t, err, NPU_E_NO_HEAD,
+					"the shape is %s, of %u dimensions; a matrix has 2",
+					tensor_shape(t, text, sizeof text), t->rank);
+
+	uint64_t nv = shape[transpose ? 1 : 0], h = shape[transpose ? 0 : 1];
+	if (nv == 0 || h == 0)
+		return container_refuse(c, t, err, NPU_E_NO_HEAD,
+					"the matrix is empty, %" PRIu64 " x %" PRIu64, nv, h);
+	if (!decoders[t->type]) {
+		size_t used = 0;
+		for (size_t i = 0; i < TYPE_COUNT; i++)
+			if (decoders[i])
+				used += (size_t)snprintf(text + used, sizeof text - used, "%s%s",
+							 used ? ", " : "", types[i].name);
+		return container_refuse(c, t, err, NPU_E_NO_HEAD,
+					"the type is %s, which is not read as weights; these are: %s",
+					type->name, text);
+	}
+	if (h > MATRIX_H_MAX) {
+		container_refuse(c, t, err, NPU_E_TOO_LARGE,
+				 "a column has %" PRIu64 " values%s; the most is %u, for exact int32 sums", h,
+				 transpose ? " (read transposed)" : "", MATRIX_H_MAX);
+		err->detail.needed = h;
+		err->detail.limit = MATRIX_H_MAX;
+		return NPU_E_TOO_LARGE;
+	}
+	/* The width is whole blocks: the reader saw to it. */
+	uint64_t width = shape[1], band_bytes = width / type->block * type->bytes;
+	if (nv > UINT32_MAX || band_bytes > UINT32_MAX) {
+		container_refuse(c, t, err, NPU_E_TOO_LARGE,
+				 "%" PRIu64 " columns, and %" PRIu64 " bytes in a stored row; the most is %u",
+				 nv, band_bytes, UINT32_MAX);
+		err->detail.needed = nv > band_bytes ? nv : band_bytes;
+		err->detail.limit = UINT32_MAX;
+		return NPU_E_TOO_LARGE;
+	}
+
+	*m = (struct matrix){
+		.container = c,
+		.tensor = t,
+		.transposed = transpose,
+		.tied = tied,
+		.nv = (uint32_t)nv,
+		.h = (uint32_t)h,
+		.width = (uint32_t)width,
+		.rows = (uint32_t)shape[0],
+		.band_rows = 1,
+		.band_bytes = band_bytes,
+	};
+	snprintf(m->reading, sizeof m->reading, "%s%s", type->name, transpose ? "^T" : "");
+	return 0;
+}
+
+uint32_t matrix_bands(const struct matrix *m)
+{
+	return m->rows / m->band_rows;
+}
+
+int matrix_read(const struct matrix *m, uint32_t first, uint32_t count, void *to, struct err *err)
+{
+	assert(first <= matrix_bands(m) && count <= matrix_bands(m) - first);
+	return container_pread(m->container, m->tensor, m->tensor->offset + first * m->band_bytes, to,
+			       count * m->band_bytes, err);
+}
+
+void matrix_decode(const struct matrix *m, const void *stored, uint32_t count, float *to)
+{
+	decoders[m->tensor->type](stored, (size_t)count * m->band_rows * m->width, to);
+}

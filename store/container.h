@@ -1,0 +1,95 @@
+/*
+ * One face for every file that holds a model's tensors. Any thread; one container is used by one
+ * thread at a time. Nothing is mapped: headers are read into memory bounded by the file's size, data
+ * by pread into the caller's buffers, so a file that shrinks is an error and never a signal.
+ */
+#ifndef NPUD_CONTAINER_H
+#define NPUD_CONTAINER_H
+
+#include "err.h"
+#include <stdbool.h>
+
+struct container;
+
+enum tensor_type {
+#define TYPE(name, block, bytes) TYPE_##name,
+#include "types.def"
+#undef TYPE
+	TYPE_COUNT
+};
+
+struct tensor {
+	char *name; /* bytes as stored, NUL-terminated; may hold anything else: print with err_printable */
+	size_t name_size;
+	enum tensor_type type;
+	unsigned rank;	   /* 0 to 8 (4 for GGUF); more is a refusal of safetensors matrices, not of files */
+	uint64_t shape[8]; /* slowest first in every container: a head is [NV][H] */
+	uint64_t offset;   /* of the data in the file, bytes */
+	uint64_t bytes;
+};
+
+/*
+ * Reads and checks the whole header of the file behind `fd` (kept by the caller and only read).
+ * `label` names the file in messages. The format goes by the file's first bytes.
+ * BAD_CONTAINER with the field and the numbers, FILE_CHANGED where it shrinks meanwhile, IO, NO_MEMORY.
+ */
+int container_open(struct container **out, int fd, const char *label, struct err *err);
+void container_free(struct container *c);
+void container_freep(struct container **c);
+
+size_t container_count(const struct container *c);
+const struct tensor *container_tensor(const struct container *c, size_t i);
+const char *container_format(const struct container *c); /* "safetensors", "GGUF" */
+
+/* The container's own name of a type ("BF16", "Q8_0"). */
+const char *tensor_type_name(enum tensor_type type);
+
+enum head_reason { HEAD_NAMED, HEAD_UNTIED, HEAD_TIED };
+
+/*
+ * The head: the tensor called `name`, or with NULL or "" lm_head.weight / output.weight, or for a tied
+ * model model.embed_tokens.weight / token_embd.weight. NO_HEAD says what was looked for. The tensor
+ * belongs to the container.
+ */
+int container_head(const struct container *c, const char *name, const struct tensor **out,
+		   enum head_reason *why, struct err *err);
+
+/*
+ * A tensor read as a matrix W[nv][h]. A band is the smallest piece of the file that can be decoded
+ * alone: `band_rows` stored rows of `width` values in `band_bytes` bytes (one row for every type but tiled
+ * ones). Stored rows are vocabulary rows, or with `transposed` hidden rows ([h][nv] in the file).
+ */
+struct matrix {
+	const struct container *container;
+	const struct tensor *tensor;
+	bool transposed, tied;
+	uint32_t nv, h;
+	uint32_t width;	    /* values of one stored row: h, or nv when transposed */
+	uint32_t rows;	    /* stored rows: nv, or h when transposed */
+	uint32_t band_rows; /* stored rows of one band */
+	uint64_t band_bytes;
+	char reading[32]; /* the whole reading, as in the content hash: "BF16", "F32^T" */
+};
+
+#define MATRIX_H_MAX 133144u /* int32 sums stay exact up to here: 127 * 127 * H < 2^31 */
+
+/*
+ * NO_HEAD where the tensor is no matrix, is empty, or of a type that has no exact float32 reading here;
+ * TOO_LARGE where H is above MATRIX_H_MAX. The numbers are in the message.
+ */
+int matrix_init(struct matrix *m, const struct container *c, const struct tensor *t, bool transpose,
+		bool tied, struct err *err);
+
+uint32_t matrix_bands(const struct matrix *m);
+
+/* Reads bands first .. first+count-1 as stored into `to` (count * band_bytes). FILE_CHANGED when the file
+ * ends early. */
+int matrix_read(const struct matrix *m, uint32_t first, uint32_t count, void *to, struct err *err);
+
+/* Decodes `count` bands as stored into float32, [count * band_rows][width], each value by the container's
+ * rule. */
+void matrix_decode(const struct matrix *m, const void *stored, uint32_t count, float *to);
+
+/* The content hash of the matrix (design: hashed bytes are the packed bytes). See hash.h */
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * The content hash of weights: XXH3-128 with a secret of this installation, over the stored bytes in
+ * file order and then a trailer that names the whole reading (NV, H, read width, tied, dtype and options).
+ * Any thread; a hasher is used by one.
+ */
+#ifndef NPUD_HASH_H
+#define NPUD_HASH_H
+
+#include "container.h"
+
+#define HASH_SECRET_SIZE 192
+
+struct hash_secret {
+	unsigned char bytes[HASH_SECRET_SIZE];
+};
+
+/* The installation's secret from `path`, made (0600, from the system's random source) when it is not
+ * there. IO where it can be neither read nor made or has another size. */
+int hash_secret_load(struct hash_secret *out, const char *path, struct err *err);
+
+struct hasher;
+/* The secret must outlive the hasher. */
+int hasher_new(struct hasher **out, const struct hash_secret *secret);
+void hasher_add(struct hasher *h, const void *bytes, size_t size);
+/* Adds the trailer of `m` and writes the canonical (big-endian) 16 bytes. */
+void hasher_end(struct hasher *h, const struct matrix *m, unsigned char out[16]);
+void hasher_free(struct hasher *h);
+void hasher_freep(struct hasher **h);
+
+#endif
