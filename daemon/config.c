@@ -25,6 +25,7 @@ static const struct key {
 	TEXT_KEY("daemon", "state_dir", state_dir),
 	TEXT_KEY("daemon", "group", group),
 	TEXT_KEY("device", "kind", device),
+	COUNT_KEY("resident", "max_bytes", resident_bytes, 1 << 20, UINT64_C(1) << 50),
 	COUNT_KEY("limits", "connections", connections, 1, 100000),
 	COUNT_KEY("limits", "in_flight", in_flight, 1, 1024),
 	COUNT_KEY("limits", "in_flight_all", in_flight_all, 1, 4096),
@@ -45,8 +46,13 @@ void config_defaults(struct config *c)
 	const char *env = getenv("NPUD_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
 	char run_user[64];
 
-	*c = (struct config){
-		.device = "none", .connections = 4096, .in_flight = 16, .in_flight_all = 512, .handles = 256};
+	*c = (struct config){.device = "none",
+			     .resident_bytes =
+				     (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE),
+			     .connections = 4096,
+			     .in_flight = 16,
+			     .in_flight_all = 512,
+			     .handles = 256};
 	snprintf(run_user, sizeof run_user, "/run/user/%u", (unsigned)getuid());
 	if (env && *env)
 		snprintf(c->socket, sizeof c->socket, "%s", env);

@@ -67,6 +67,26 @@ static struct head *find(struct server *s, const struct load *l)
 	return NULL;
 }
 
+/* What it has, or will have when it is loaded. */
+static uint64_t head_bytes(const struct head *h)
+{
+	return h->state == HEAD_READY ? h->image.size : geometry_bytes(&h->geometry);
+}
+
+uint64_t heads_bytes(const struct server *server)
+{
+	uint64_t bytes = 0;
+	link_each(at, &server->heads) bytes += head_bytes(link_of(at, struct head, in_heads));
+	return bytes;
+}
+
+unsigned heads_count(const struct server *server)
+{
+	unsigned n = 0;
+	link_each(at, &server->heads) n++;
+	return n;
+}
+
 static void wake(struct handle *h)
 {
 	while (!link_empty(&h->waiters))
@@ -104,6 +124,33 @@ static void settle_all(struct head *head)
 	}
 }
 
+/* An error of loading names the file and the tensor for programs too. */
+static void blame(struct job *j)
+{
+	const struct load_request *q = &j->load->request;
+	snprintf(j->err.detail.file, sizeof j->err.detail.file, "%s", q->label);
+	err_printable(j->err.detail.tensor, sizeof j->err.detail.tensor, q->tensor, strlen(q->tensor));
+}
+
+/*
+ * Weights are bounded by what the machine has, before they are packed: padding makes a head of narrow
+ * rows up to 64 times its file.
+ */
+static int admit(struct server *s, const struct load *l, struct err *err)
+{
+	uint64_t need = geometry_bytes(&l->geometry), used = heads_bytes(s), limit = s->config.resident_bytes;
+	if (need <= limit && used <= limit - need)
+		return 0;
+	err_set(err, NPU_E_NO_MEMORY,
+		"%s: the packed head needs %llu bytes; %llu of %llu are in use by %u heads. Close some, or "
+		"raise [resident] max_bytes",
+		l->request.label, (unsigned long long)need, (unsigned long long)used,
+		(unsigned long long)limit, heads_count(s));
+	err->detail.needed = need;
+	err->detail.limit = limit;
+	return err->code;
+}
+
 static void pack(uv_work_t *work)
 {
 	struct job *j = work->data;
@@ -119,6 +166,7 @@ static void on_packed(uv_work_t *work, int status)
 	h->job = NULL;
 	h->nonfinite = j->load->nonfinite;
 	if (j->result) {
+		blame(j);
 		h->state = HEAD_FAILED;
 		h->err = j->err;
 		link_remove(&h->in_heads);
@@ -177,9 +225,12 @@ static void on_identified(uv_work_t *work, int status)
 	j->handle = NULL;
 	struct head *head = j->result ? NULL : find(j->server, j->load);
 	bool fresh = !j->result && !head;
+	if (fresh && (j->result = admit(j->server, j->load, &j->err)) != 0)
+		fresh = false;
 	if (fresh && !(head = j->head = head_new(j)))
 		j->result = err_set(&j->err, NPU_E_NO_MEMORY, "no memory for one more head");
 	if (!head) {
+		blame(j);
 		h->err = j->err;
 		job_free(j);
 		settled(h);
@@ -196,13 +247,6 @@ static void on_identified(uv_work_t *work, int status)
 	job_free(j);
 	if (head->state == HEAD_READY)
 		settled(h);
-}
-
-uint64_t heads_bytes(const struct server *server)
-{
-	uint64_t bytes = 0;
-	link_each(at, &server->heads) bytes += link_of(at, struct head, in_heads)->image.size;
-	return bytes;
 }
 
 static struct handle *handle_of(struct session *s, uint64_t number, struct err *err)
@@ -481,7 +525,7 @@ int on_head_list(struct request *r, const struct req_head_list *q, struct rep_he
 			.kpad = h->geometry.kd,
 			.tile = h->geometry.nd,
 			.tiles = h->geometry.tiles,
-			.bytes = h->image.size,
+			.bytes = head_bytes(h),
 			.users = h->users,
 			.rows = h->rows,
 		};

@@ -19,7 +19,7 @@ struct head {
 	unsigned char hash[16];
 	struct geometry geometry;
 	struct image image; /* when ready */
-	char label[132], tensor[512], type[32];
+	char label[129], tensor[512], type[32];
 	enum head_reason why;
 	uint64_t nonfinite, rows;
 	unsigned refs, users; /* users: handles; refs: handles and passes */
@@ -45,8 +45,9 @@ void handle_close(struct handle *h);
 /* Answers a waiting request with how far its handle is. */
 void handle_answer(struct request *r);
 void head_answer_run(struct request *r);
-/* Bytes of all resident heads. */
+/* Bytes of all resident heads, those that load included, and how many they are. */
 uint64_t heads_bytes(const struct server *server);
+unsigned heads_count(const struct server *server);
 /* Closes every handle, so that every load ends. */
 void heads_stop(struct server *server);
 

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 struct load_request {
-	char label[132]; /* the file's name, in messages */
+	char label[129]; /* the file's name, in messages */
 	char *tensor;	 /* owned; empty: the model's head */
 	bool transpose;
 	uint32_t tile;

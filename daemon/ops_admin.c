@@ -83,7 +83,7 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 		.pid = (uint64_t)getpid(),
 		.uptime_ms = server_now() - s->started_ms,
 		.clients = count(&s->sessions),
-		.heads = count(&s->heads),
+		.heads = heads_count(s),
 		.resident_bytes = heads_bytes(s),
 		.requests = s->requests,
 		.refused = s->refused,

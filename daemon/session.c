@@ -67,7 +67,7 @@ struct session *session_of_token(struct server *server, const void *token, size_
 int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t *number,
 		     struct err *err)
 {
-	char shown[132];
+	char shown[129];
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
 

@@ -24,7 +24,7 @@ struct file {
 	struct link in_session; /* session.files */
 	uint64_t number;
 	int fd;
-	char name[132]; /* printable */
+	char name[129]; /* printable */
 };
 
 int session_new(struct session **out, struct server *server, struct peer peer);

@@ -28,8 +28,8 @@ struct err_detail {
 	uint64_t limit;	 /* ... against what is there or allowed */
 	uint64_t depth;	 /* requests in flight, for BUSY */
 	uint64_t retry_ms;
-	char file[128];
-	char tensor[128];
+	char file[129];
+	char tensor[129];
 };
 
 struct err {
