@@ -198,11 +198,11 @@ static int parse_npy(struct activations *a, const unsigned char *bytes, size_t s
 		return fail(
 			why, NPU_E_MALFORMED,
 			"the .npy header is not one of a plain array; save a float32 array with numpy.save");
-	if (strcmp(h.descr, "<f4"))
+	if (strcmp(h.descr, "<f4") != 0)
 		return fail(why, NPU_E_MALFORMED,
 			    "the .npy holds '%s', only '<f4' is read; convert it with astype('<f4')",
 			    h.descr);
-	if (strcmp(h.order, "False"))
+	if (strcmp(h.order, "False") != 0)
 		return fail(why, NPU_E_MALFORMED,
 			    "the .npy has fortran_order %s; convert it with numpy.ascontiguousarray",
 			    h.order);

@@ -310,7 +310,7 @@ static int open_found(struct connection *c, struct err *err)
 				return r;
 		}
 		if (place == PLACE_DENIED)
-			strcpy(denied, c->path);
+			snprintf(denied, sizeof denied, "%s", c->path);
 		size_t used = strlen(looked);
 		snprintf(looked + used, sizeof looked - used, "%s%s (%s)", used ? ", " : "", c->path,
 			 places_words(place));

@@ -432,7 +432,7 @@ static int run(const struct options *o, const char *model)
 			"run: no activations were given; one of --x FILE and --random SEED is required");
 	if (o->x && o->random)
 		return exit_usage("run: --x and --random exclude each other; give one of them");
-	if (o->layout && strcmp(o->layout, "blocked") && strcmp(o->layout, "row-major"))
+	if (o->layout && strcmp(o->layout, "blocked") != 0 && strcmp(o->layout, "row-major") != 0)
 		return exit_usage("--layout %s: there is no such layout; give 'blocked' or 'row-major'",
 				  o->layout);
 	if (o->logits && !strcmp(o->logits, "-")) {

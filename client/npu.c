@@ -315,6 +315,8 @@ static int rows_that_fit(npu_head *head, uint64_t reply_bytes, size_t *out)
 	uint64_t request_bytes = (uint64_t)head->h * sizeof(float);
 	uint64_t request_room = c->connection.max_request > SLACK ? c->connection.max_request - SLACK : 0;
 	uint64_t reply_room = c->connection.max_reply > SLACK ? c->connection.max_reply - SLACK : 0;
+	if (request_bytes == 0 || reply_bytes == 0)
+		return err_set(&c->last, NPU_E_MALFORMED, "the daemon told a head without rows or columns");
 	bool request = request_bytes > request_room;
 	if (request || reply_bytes > reply_room) {
 		uint64_t needed = request ? request_bytes : reply_bytes;

@@ -361,7 +361,7 @@ int main(int argc, char **argv)
 	if (optind + 1 < argc)
 		return exit_usage("%s: unexpected; one command at a time", argv[optind + 1]);
 	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-		if (strcmp(argv[optind], commands[i].name))
+		if (strcmp(argv[optind], commands[i].name) != 0)
 			continue;
 		if (o.count_given && commands[i].run != do_ping)
 			return exit_usage("%s: --count goes with ping only", argv[optind]);

@@ -140,7 +140,7 @@ static int on_key(void *arg, const char *section, const char *name, const char *
 					r->path, line, name, k->room - 1);
 				return 0;
 			}
-			strcpy(to, value);
+			memcpy(to, value, strlen(value) + 1);
 			return 1;
 		}
 		errno = 0;

@@ -417,15 +417,14 @@ int on_head_run(struct request *r, const struct req_head_run *q, struct rep_head
 		return err_set(err, NPU_E_BAD_VALUE, "head %llu is loading: head.wait until it is ready",
 			       (unsigned long long)q->head);
 	const struct geometry *g = &h->head->geometry;
-	uint64_t values = q->rows * g->h;
+	uint64_t x_bytes = q->rows * g->h * sizeof(float);
 	if (q->rows == 0 || q->rows > PROTO_ROWS_MAX)
 		return err_set(err, NPU_E_TOO_LARGE, "%llu rows; 1 to %u are allowed",
 			       (unsigned long long)q->rows, PROTO_ROWS_MAX);
-	if (q->x.size != values * sizeof(float)) {
+	if (q->x.size != x_bytes) {
 		err_set(err, NPU_E_BAD_COUNT, "x has %zu bytes; %llu rows of %u float32 are %llu bytes",
-			q->x.size, (unsigned long long)q->rows, g->h,
-			(unsigned long long)(values * sizeof(float)));
-		err->detail.needed = values * sizeof(float);
+			q->x.size, (unsigned long long)q->rows, g->h, (unsigned long long)x_bytes);
+		err->detail.needed = x_bytes;
 		err->detail.limit = q->x.size;
 		return err->code;
 	}

@@ -183,7 +183,7 @@ int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigne
 	if (strlen(path) >= sizeof l->path - 3)
 		return err_set(err, NPU_E_BAD_CONFIG, "%s: the path of a socket may have at most %zu bytes",
 			       path, sizeof l->path - 4);
-	strcpy(l->path, path);
+	memcpy(l->path, path, strlen(path) + 1);
 	/* NNG unlinks whatever is at the path, a regular file too: look first. */
 	if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
 		return err_set(err, NPU_E_IN_USE,

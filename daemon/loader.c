@@ -57,13 +57,14 @@ static int pass(struct load *l, slice_fn *each, unsigned char hash[16], struct e
 	const struct matrix *m = &l->matrix;
 	uint32_t bands = matrix_bands(m), step = slice_bands(m);
 	cleanup(hasher_freep) struct hasher *hasher = NULL;
-	cleanup(freep) void *stored = malloc(step * m->band_bytes);
+	uint64_t slice = step * m->band_bytes;
+	cleanup(freep) void *stored = malloc(slice);
 	cleanup(freep) float *values =
 		each ? malloc((size_t)step * m->band_rows * m->width * sizeof *values) : NULL;
 
 	if (!stored || (each && !values) || hasher_new(&hasher, l->secret))
 		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for a slice of %llu bytes",
-			       l->request.label, (unsigned long long)(step * m->band_bytes));
+			       l->request.label, (unsigned long long)slice);
 	for (uint32_t at = 0; at < bands; at += step) {
 		uint32_t count = bands - at < step ? bands - at : step;
 		if (atomic_load(&l->stop))

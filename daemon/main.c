@@ -33,7 +33,7 @@ static int fail(const struct err *err)
 static int text_option(char *to, size_t room, const char *name, const char *value)
 {
 	if (strlen(value) < room) {
-		strcpy(to, value);
+		memcpy(to, value, strlen(value) + 1);
 		return 0;
 	}
 	fprintf(stderr, "npud: --%s: longer than %zu bytes\n", name, room - 1);

@@ -154,9 +154,12 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 	}
 	struct request *q = NULL;
 	r = check(s, &in, &op, &err);
-	if (r == 0 && !(q = calloc(1, sizeof *q)))
-		r = err_set(&err, NPU_E_NO_MEMORY, "no memory for one more request");
-	if (r) {
+	if (r == 0) {
+		q = calloc(1, sizeof *q);
+		if (!q)
+			err_set(&err, NPU_E_NO_MEMORY, "no memory for one more request");
+	}
+	if (!q) {
 		uint64_t req = in.req;
 		proto_end(&in);
 		refuse(server, slot, message, req, &err);
