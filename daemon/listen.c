@@ -194,7 +194,8 @@ int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigne
 	link_init(&l->events);
 	link_init(&l->slots);
 	l->connections_max = connections_max;
-	l->slots_max = in_flight_max + 1;
+	/* As many again for answers under way, and the spare one. */
+	l->slots_max = 2 * in_flight_max + 1;
 	l->calls = *calls;
 	l->arg = arg;
 	l->wake.data = l;
@@ -241,6 +242,23 @@ void slot_answer(struct slot *s, nng_msg *message)
 	nng_aio_set_timeout(s->aio, ANSWER_MS);
 	nng_aio_set_msg(s->aio, message);
 	nng_ctx_send(s->ctx, s->aio);
+}
+
+unsigned slot_company(const struct slot *s)
+{
+	const struct link *slots = &s->listener->slots;
+	unsigned n = 0;
+	for (const struct link *at = slots->next; at != slots; at = at->next) {
+		const struct slot *other = link_of(at, struct slot, in_slots);
+		n += other->state != SLOT_RECEIVING && other->pipe == s->pipe;
+	}
+	return n;
+}
+
+void slot_disconnect(struct slot *s)
+{
+	nng_pipe pipe = {.id = s->pipe};
+	nng_pipe_close(pipe);
 }
 
 void slot_drop(struct slot *s)

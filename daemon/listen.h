@@ -64,6 +64,10 @@ void listener_fini(struct listener *l);
 
 /* Sends `message` (given away) as the answer. A client that does not read for 5 s loses its connection. */
 void slot_answer(struct slot *s, nng_msg *message);
+/* Slots that hold a request of this slot's client or an answer it has not taken. */
+unsigned slot_company(const struct slot *s);
+/* Ends the connection of the slot's client; `dead` follows. */
+void slot_disconnect(struct slot *s);
 /* Forgets the request: its client is gone. */
 void slot_drop(struct slot *s);
 

@@ -1,5 +1,6 @@
 #include "request.h"
 #include "heads.h"
+#include "log.h"
 #include <string.h>
 
 typedef int serve_fn(struct request *r, struct err *err);
@@ -147,6 +148,14 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 	}
 	server->requests++;
 	s->requests_seen++;
+	/* One that asks and never reads would hold every slot with answers it does not take. */
+	if (slot_company(slot) > s->server->config.in_flight + s->server->config.in_flight_all / 4) {
+		log_line("session", s->number, "cut off: it does not read its answers");
+		slot_disconnect(slot);
+		nng_msg_free(message);
+		slot_drop(slot);
+		return;
+	}
 	int r = proto_read_request(&in, nng_msg_body(message), nng_msg_len(message), &err);
 	if (r) {
 		refuse(server, slot, message, in.req, &err);
