@@ -92,15 +92,24 @@ struct reading {
 	struct config *config;
 	const char *path;
 	FILE *file;
-	int line; /* counted here: Debian's inih does not tell the handler */
+	int line;	/* counted here: Debian's inih does not tell the handler */
+	int error_line; /* of what is in err */
 	struct err *err;
 };
 
+/* inih takes a line in pieces of its buffer and would read the rest of a long one as another key. */
 static char *next_line(char *to, int room, void *arg)
 {
 	struct reading *r = arg;
+	char *line = fgets(to, room, r->file);
 	r->line++;
-	return fgets(to, room, r->file);
+	if (line && !strchr(line, '\n') && !feof(r->file)) {
+		r->error_line = r->line;
+		err_set(r->err, NPU_E_BAD_CONFIG, "%s:%d: the line is longer than %d bytes", r->path, r->line,
+			room - 2);
+		return NULL;
+	}
+	return line;
 }
 
 static int refuse_key(struct reading *r, int line, const char *section, const char *name)
@@ -126,9 +135,9 @@ static int refuse_key(struct reading *r, int line, const char *section, const ch
 static int on_key(void *arg, const char *section, const char *name, const char *value)
 {
 	struct reading *r = arg;
-	int line = r->line;
 	if (r->err->code)
 		return 0; /* inih goes on after an error; the first is the one to tell */
+	int line = r->error_line = r->line;
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
 		const struct key *k = &keys[i];
 		if (strcmp(k->section, section) != 0 || strcmp(k->name, name) != 0)
@@ -144,11 +153,13 @@ static int on_key(void *arg, const char *section, const char *name, const char *
 			return 1;
 		}
 		errno = 0;
+		char shown[64];
 		unsigned long long n = strtoull(value, &end, 10);
 		if (errno || *end || end == value || *value == '-' || n < k->least || n > k->most) {
 			err_set(r->err, NPU_E_BAD_CONFIG,
 				"%s:%d: %s is \"%s\"; a number from %llu to %llu is needed", r->path, line,
-				name, value, (unsigned long long)k->least, (unsigned long long)k->most);
+				name, err_printable(shown, sizeof shown, value, strlen(value)),
+				(unsigned long long)k->least, (unsigned long long)k->most);
 			return 0;
 		}
 		*(uint64_t *)to = n;
@@ -161,21 +172,27 @@ int config_read(struct config *c, const char *path, struct err *err)
 {
 	struct reading r = {.config = c, .path = path, .file = fopen(path, "re"), .err = err};
 	if (!r.file)
-		return err_sys(err, errno, "%s: the configuration cannot be read", path);
+		return err_set(err, NPU_E_BAD_CONFIG, "%s: the configuration cannot be read: %s", path,
+			       strerror(errno));
 	*err = (struct err){0};
 	int line = ini_parse_stream(next_line, &r, on_key, &r);
 	fclose(r.file);
-	if (err->code)
-		return err->code;
-	if (line != 0)
+	/* inih returns the first line that it or on_key refused: an earlier one than on_key's is its own. */
+	if (line != 0 && (!err->code || line < r.error_line))
 		return err_set(err, NPU_E_BAD_CONFIG, "%s:%d: neither a [section] nor key = value", path,
 			       line);
+	if (err->code)
+		return err->code;
 	if (strcmp(c->device, "none") != 0)
 		return err_set(err, NPU_E_BAD_CONFIG, "%s: [device] kind is \"%s\"; this npud knows: none",
 			       path, c->device);
-	if (c->socket[0] != '/')
-		return err_set(err, NPU_E_BAD_CONFIG,
-			       "%s: [daemon] socket is \"%s\"; an absolute path is needed", path, c->socket);
+	const char *paths[][2] = {
+		{"socket", c->socket}, {"cache_dir", c->cache_dir}, {"state_dir", c->state_dir}};
+	for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+		if (paths[i][1][0] != '/')
+			return err_set(err, NPU_E_BAD_CONFIG,
+				       "%s: [daemon] %s is \"%s\"; an absolute path is needed", path,
+				       paths[i][0], paths[i][1]);
 	return 0;
 }
 

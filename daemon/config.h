@@ -24,7 +24,7 @@ struct config {
  */
 void config_defaults(struct config *c);
 
-/* Reads `path` over what is in `c`. BAD_CONFIG with file, line and the nearest known key; IO. */
+/* Reads `path` over what is in `c`. BAD_CONFIG with file, line and the nearest known key. */
 int config_read(struct config *c, const char *path, struct err *err);
 
 /* Makes the directories (0700 where they are new) and refuses those that others may write. */

@@ -113,6 +113,19 @@ bool err_is_utf8(const char *from, size_t size)
 	return true;
 }
 
+/* Well-formed and still not to be printed: C1 controls drive terminals; others are invisible or turn text
+ * around. */
+static bool is_format(const unsigned char *p, size_t n)
+{
+	if (n == 2)
+		return p[0] == 0xc2 && p[1] < 0xa0; /* U+0080 to U+009F */
+	if (n != 3)
+		return false;
+	unsigned c = (p[0] & 15u) << 12 | (p[1] & 63u) << 6 | (p[2] & 63u);
+	return (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x2069) ||
+	       c == 0xfeff;
+}
+
 const char *err_printable(char *to, size_t room, const char *from, size_t size)
 {
 	const unsigned char *p = (const unsigned char *)from;
@@ -120,9 +133,8 @@ const char *err_printable(char *to, size_t room, const char *from, size_t size)
 
 	while (size) {
 		size_t n = utf8_length(p, size);
-		/* C1 controls (U+0080 to U+009F) are well-formed and still drive terminals. */
-		bool c1 = n == 2 && p[0] == 0xc2 && p[1] < 0xa0;
-		bool plain = n > 0 && !c1 && p[0] >= 0x20 && p[0] != 0x7f && p[0] != '"' && p[0] != '\\';
+		bool plain = n > 0 && !is_format(p, n) && p[0] >= 0x20 && p[0] != 0x7f && p[0] != '"' &&
+			     p[0] != '\\';
 		size_t need = plain ? n : 4;
 		if (!plain)
 			n = 1;

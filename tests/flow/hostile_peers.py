@@ -1,0 +1,354 @@
+"""hostile_peers.py SOCKET DIRECTORY: a handwritten client, and what no client should do."""
+import array
+import os
+import socket
+import struct
+import sys
+import time
+
+PATH, WORK = sys.argv[1:3]
+GREETING = b"\x00SP\x00\x00\x30\x00\x00"
+failures = []
+
+
+def check(good, what):
+    if not good:
+        failures.append(what)
+        print("FAIL:", what)
+
+
+# --- as much MessagePack as is needed
+
+
+def pack(v):
+    if isinstance(v, bool):
+        return b"\xc3" if v else b"\xc2"
+    if isinstance(v, int):
+        return bytes([v]) if 0 <= v < 128 else b"\xcf" + struct.pack(">Q", v)
+    if isinstance(v, str):
+        b = v.encode()
+        return b"\xda" + struct.pack(">H", len(b)) + b
+    if isinstance(v, bytes):
+        return b"\xc6" + struct.pack(">I", len(v)) + v
+    if isinstance(v, list):
+        return b"\xdd" + struct.pack(">I", len(v)) + b"".join(map(pack, v))
+    return b"\xdf" + struct.pack(">I", len(v)) + b"".join(pack(k) + pack(x) for k, x in v.items())
+
+
+def unpack(b, i=0):
+    t = b[i]
+    i += 1
+
+    def number(form):
+        size = struct.calcsize(form)
+        return struct.unpack_from(form, b, i)[0], i + size
+
+    def several(n, i):
+        out = []
+        for _ in range(n):
+            v, i = unpack(b, i)
+            out.append(v)
+        return out, i
+
+    def pairs(n, i):
+        flat, i = several(2 * n, i)
+        return dict(zip(flat[::2], flat[1::2])), i
+
+    if t < 0x80:
+        return t, i
+    if t < 0x90:
+        return pairs(t & 15, i)
+    if t < 0xA0:
+        return several(t & 15, i)
+    if t < 0xC0:
+        n = t & 31
+        return b[i : i + n].decode(), i + n
+    if t in (0xC0, 0xC2, 0xC3):
+        return {0xC0: None, 0xC2: False, 0xC3: True}[t], i
+    forms = {0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q"}
+    if t in forms:
+        return number(forms[t])
+    n, i = number({0: ">B", 1: ">H", 2: ">I"}[(t - 0xC4) % 3 if t < 0xC7 else (t - 0xD9) % 3 if t < 0xDC else 1 + (t & 1)])
+    if t in (0xC4, 0xC5, 0xC6):
+        return b[i : i + n], i + n
+    if t in (0xD9, 0xDA, 0xDB):
+        return b[i : i + n].decode(), i + n
+    if t in (0xDC, 0xDD):
+        return several(n, i)
+    if t in (0xDE, 0xDF):
+        return pairs(n, i)
+    raise ValueError(hex(t))
+
+
+# --- the main socket: SP over ipc
+
+
+def stream():
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    s.connect(PATH)  # blocking: a full backlog is waited for
+    s.settimeout(10)
+    return s
+
+
+def exactly(s, n):
+    out = b""
+    while len(out) < n:
+        part = s.recv(n - len(out))
+        if not part:
+            raise EOFError("the daemon closed the connection")
+        out += part
+    return out
+
+
+class Client:
+    def __init__(self):
+        self.s = stream()
+        self.s.sendall(GREETING)
+        self.id = 0x80000000
+        self.req = 0
+        peer = exactly(self.s, 8)
+        check(peer == b"\x00SP\x00\x00\x31\x00\x00", f"greeting of the daemon {peer!r}")
+
+    def raw(self, body):
+        self.id += 1
+        payload = struct.pack(">I", self.id) + body
+        self.s.sendall(b"\x01" + struct.pack(">Q", len(payload)) + payload)
+        frame = exactly(self.s, 9)
+        check(frame[0] == 1, f"frame type {frame[0]}")
+        answer = exactly(self.s, struct.unpack(">Q", frame[1:])[0])
+        check(struct.unpack(">I", answer[:4])[0] == self.id, "the answer has another request id")
+        value, end = unpack(answer, 4)
+        check(end == len(answer), "bytes behind the answer")
+        check(isinstance(value, list) and len(value) == 3, f"envelope {value!r}")
+        return value
+
+    def call(self, op, fields=None, major=1):
+        self.req += 1
+        req, code, body = self.raw(pack([major, op, self.req, fields or {}]))
+        check(req == self.req, f"{op}: req {req}, not {self.req}")
+        return code, body
+
+    def hello(self):
+        code, body = self.call("hello", {"name": "hostile", "version": "1", "minor": 0, "nonce": b"n" * 16})
+        check(code == 0, f"hello: {code} {body}")
+        return body
+
+
+def refused(answer, code, name, what):
+    found, body = answer[-2:]
+    check(found == code, f"{what}: code {found}, not {code} ({name}): {body}")
+    if found:
+        check(body.get("error") == name, f"{what}: error {body.get('error')}, not {name}")
+        text = body.get("message", "")
+        check(text and text.isprintable(), f"{what}: message {text!r}")
+
+
+def lives(what):
+    start = time.monotonic()
+    c = Client()
+    c.hello()
+    code, _ = c.call("ping")
+    took = time.monotonic() - start
+    check(code == 0, f"ping after {what}: {code}")
+    check(took < 1, f"ping after {what} took {took:.2f} s")
+    c.s.close()
+
+
+# --- the side socket
+
+
+def side():
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect(PATH + ".fd")
+    s.settimeout(10)
+    return s
+
+
+def side_send(packet, fds=()):
+    s = side()
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    s.sendmsg([packet], ancillary)
+    answer = s.recv(65536)
+    s.close()
+    return unpack(answer)[0] if answer else [None, None, {}]
+
+
+def file_pass(token, fds, req=5):
+    answer = side_send(pack([1, "file.pass", req, {"token": token, "name": "some file"}]), fds)
+    check(answer[0] == req, f"file.pass: req {answer[0]}")
+    return answer
+
+
+def main_socket():
+    for _ in range(200):
+        stream().close()
+    lives("200 connections that were closed at once")
+
+    s = stream()
+    s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    try:
+        got = b""
+        while part := s.recv(4096):
+            got += part
+        check(len(got) <= 8, f"HTTP was answered by {got!r}")
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        check(False, "a peer that speaks HTTP is not disconnected within 10 s")
+    s.close()
+    lives("HTTP")
+
+    half = stream()
+    half.sendall(GREETING[:4])
+    silent = stream()
+    lives("half a greeting")
+
+    c = Client()
+    refused(c.call("ping"), 3, "HELLO_FIRST", "ping before hello")
+    refused(c.call("head.list"), 3, "HELLO_FIRST", "head.list before hello")
+    refused(c.call("hello", major=2), 4, "VERSION", "another major")
+    hello = c.hello()
+    check(len(hello["token"]) == 16 and hello["major"] == 1, f"hello: {hello}")
+    check(c.call("ping") == (0, {}), "ping")
+    refused(c.call("ping", major=9), 4, "VERSION", "another major later")
+    refused(c.call("no.such.\x1b[31mop"), 5, "UNKNOWN_OP", "an unknown operation")
+    refused(c.call("file.pass", {"token": hello["token"]}), 7, "NOT_ALLOWED", "file.pass on the main socket")
+    malformed = {
+        "an empty message": b"",
+        "array32 that claims 2^32-1": b"\xdd\xff\xff\xff\xff",
+        "map32 that claims 2^32-1": b"\xdf\xff\xff\xff\xff",
+        "bin32 that claims 4 GiB": b"\xc6\xff\xff\xff\xff",
+        "str cut short": b"\x94\x01\xd9\xff" + b"ping",
+        "an extension": b"\x94\x01" + pack("ping") + b"\x01\xd4\x01\x00",
+        "only a number": b"\x07",
+        "text": b"GET / HTTP/1.1\r\n\r\n",
+        "three elements": b"\x93\x01" + pack("ping") + b"\x01",
+        "two values": pack([1, "ping", 1, {}]) * 2,
+        "fields that are an array": pack([1, "ping", 1, []]),
+        "an operation that is a number": pack([1, 2, 1, {}]),
+        "a never used byte": b"\xc1",
+    }
+    for what, body in malformed.items():
+        refused(c.raw(body), 1, "MALFORMED", what)
+    refused(c.raw(b"\x91" * 100000 + b"\xc0"), 2, "TOO_LARGE", "deep nesting")
+    field = b"\x94\x01" + pack("ping") + b"\x01\x81" + pack("a") + b"\x91" * 5000 + b"\xc0"
+    refused(c.raw(field), 2, "TOO_LARGE", "deep nesting in a field")
+    many = b"\x94\x01" + pack("ping") + b"\x01\x81" + pack("a") + b"\xdd" + struct.pack(">I", 100000) + b"\x00" * 100000
+    code = c.raw(many)[1]
+    check(code in (1, 2), f"100000 values in a field: code {code}")
+
+    # Missing fields take their defaults: a handle 0, which there is not.
+    for op in ("head.open", "head.wait", "head.run", "head.close", "file.close"):
+        refused(c.call(op), 8, "NO_SUCH_HANDLE", f"{op} without fields")
+    code, body = c.call("cancel")
+    check(code == 0 and body.get("found") is False, f"cancel without fields: {code} {body}")
+    check(c.call("ping", {"unknown": [1, 2, {"x": b"y"}]}) == (0, {}), "unknown fields are not ignored")
+    for fields in ({"head": "one"}, {"head": b"1"}, {"head": []}):
+        code = c.call("head.close", fields)[0]
+        check(code in (1, 6), f"head.close {fields}: code {code}")
+    check(c.call("ping") == (0, {}), "the session does not live on after refusals")
+
+    # A frame that claims more than a request may have.
+    big = stream()
+    big.sendall(GREETING)
+    exactly(big, 8)
+    big.sendall(b"\x01" + struct.pack(">Q", 1 << 62))
+    try:
+        check(big.recv(1) == b"", "a frame of 2^62 bytes is not refused")
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        check(False, "a frame that claims 2^62 bytes is not disconnected within 10 s")
+    big.close()
+
+    # Messages without a request id: too short, and the high bit never set.
+    for payload in (b"", b"\x80", b"\x00" * 64):
+        s = stream()
+        s.sendall(GREETING + b"\x01" + struct.pack(">Q", len(payload)) + payload)
+        s.close()
+    lives("messages without a request id")
+    half.close()
+    silent.close()
+    return c, hello["token"]
+
+
+def side_socket(c, token):
+    for _ in range(200):
+        side().close()
+    lives("200 connections to the side socket")
+
+    refused(side_send(b"\xc1garbage\x00\xff"), 1, "MALFORMED", "garbage on the side socket")
+    refused(side_send(b"\xdd\xff\xff\xff\xff"), 1, "MALFORMED", "array32 on the side socket")
+    refused(side_send(b"\xc6" + b"\x00" * 60000), 1, "MALFORMED", "a packet longer than any request")
+    refused(side_send(pack([2, "file.pass", 1, {"token": token}])), 4, "VERSION", "another major on the side socket")
+    refused(side_send(pack([1, "ping", 1, {}])), 5, "UNKNOWN_OP", "ping on the side socket")
+
+    name = os.path.join(WORK, "some-file")
+    with open(name, "wb") as f:
+        f.write(b"hello")
+    flags = {
+        "a file open for writing": os.O_WRONLY,
+        "a file open for reading and writing": os.O_RDWR,
+        "a file open with O_PATH": os.O_PATH,
+    }
+    good = os.open(name, os.O_RDONLY)
+    refused(file_pass(b"x" * 16, [good]), 7, "NOT_ALLOWED", "a wrong token")
+    refused(file_pass(b"", [good]), 7, "NOT_ALLOWED", "an empty token")
+    refused(file_pass(token[:15], [good]), 7, "NOT_ALLOWED", "a token cut short")
+    refused(file_pass(token, []), 6, "BAD_VALUE", "no descriptor")
+    for what, flag in flags.items():
+        fd = os.open(name, flag)
+        refused(file_pass(token, [fd]), 6, "BAD_VALUE", what)
+        os.close(fd)
+    directory = os.open(WORK, os.O_RDONLY)
+    refused(file_pass(token, [directory]), 6, "BAD_VALUE", "a directory")
+    pipe = os.pipe()
+    refused(file_pass(token, [pipe[0]]), 6, "BAD_VALUE", "a pipe")
+    null = os.open("/dev/null", os.O_RDONLY)
+    refused(file_pass(token, [null]), 6, "BAD_VALUE", "a device")
+    for fd in (directory, *pipe, null):
+        os.close(fd)
+
+    # Many descriptors in one packet: one is taken or all are refused, none leaks (the shell counts).
+    for count in (8, 100):
+        answer = file_pass(token, [good] * count)
+        if answer[1] == 0:
+            check(c.call("file.close", {"file": answer[2]["file"]})[0] == 0, "file.close")
+
+    req, code, body = file_pass(token, [good])
+    check(code == 0, f"file.pass: {code} {body}")
+    if code == 0:
+        code, opened = c.call("head.open", {"file": body["file"]})
+        if code == 0:
+            code, opened = c.call("head.wait", {"head": opened["head"]})
+        check(code == 18, f"five bytes as a model: {code} {opened}")
+        check(c.call("file.close", {"file": body["file"]})[0] == 0, "file.close")
+        refused(c.call("file.close", {"file": body["file"]}), 8, "NO_SUCH_HANDLE", "file.close twice")
+    os.close(good)
+
+    # The token of a session that has ended is worth nothing.
+    d = Client()
+    old = d.hello()["token"]
+    d.s.close()
+    time.sleep(0.3)
+    fd = os.open(name, os.O_RDONLY)
+    refused(file_pass(old, [fd]), 7, "NOT_ALLOWED", "the token of an ended session")
+    os.close(fd)
+
+    # A peer that sends and never reads.
+    s = side()
+    for _ in range(2000):
+        try:
+            s.send(pack([1, "ping", 1, {}]), socket.MSG_DONTWAIT)
+        except OSError:
+            break
+    lives("a side peer that does not read")
+    s.close()
+
+
+client, its_token = main_socket()
+side_socket(client, its_token)
+check(client.call("ping") == (0, {}), "the first session does not live to the end")
+client.s.close()
+print("hostile peers:", "good" if not failures else f"{len(failures)} failures")
+sys.exit(bool(failures))

@@ -1,0 +1,560 @@
+#include "image.h"
+#include "loader.h"
+#include "own.h"
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *data_dir(void)
+{
+	const char *dir = getenv("NPUD_TEST_DATA");
+
+	return dir ? dir : NPUD_SOURCE_DIR "/../shared/data";
+}
+
+static void fclosep(FILE **f)
+{
+	if (*f)
+		fclose(*f);
+}
+
+static void loadp(struct load **l)
+{
+	load_free(*l);
+}
+
+static uint64_t splitmix(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+/* In [-4, 4) on a grid of 2^-20: the oracle's `vector`. */
+static float grid(uint64_t *state)
+{
+	return (float)((double)((int64_t)(splitmix(state) >> 41) - (1 << 22)) / (1 << 20));
+}
+
+/* By the sha256sum of the system: hashing is no business of this project. */
+static void sha256(const void *bytes, size_t size, char hex[65])
+{
+	char path[] = "/tmp/npud-numbers.XXXXXX", command[64];
+	int fd = mkstemp(path);
+
+	cr_assert(fd >= 0);
+	for (size_t at = 0; at < size;) {
+		ssize_t n = write(fd, (const char *)bytes + at, size - at);
+		cr_assert(n > 0);
+		at += (size_t)n;
+	}
+	close(fd);
+	snprintf(command, sizeof command, "sha256sum <%s", path);
+	FILE *sum = popen(command, "re");
+	cr_assert(sum && fread(hex, 1, 64, sum) == 64, "sha256sum does not run");
+	hex[64] = '\0';
+	pclose(sum);
+	unlink(path);
+}
+
+static uint64_t fnv(uint64_t h, const void *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		h = (h ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+struct row {
+	const char *file, *tensor, *opts;
+	uint32_t n, k, kpad;
+	const char *weights, *codes, *scales, *row, *blocked, *logits;
+};
+
+static bool parse(char *line, struct row *r)
+{
+	char *f[12] = {0};
+
+	line[strcspn(line, "\n")] = '\0';
+	for (int i = 0; i < 12; i++)
+		if (!(f[i] = strsep(&line, "\t")))
+			return false;
+	*r = (struct row){f[0],
+			  f[1],
+			  f[2],
+			  (uint32_t)atoi(f[3]),
+			  (uint32_t)atoi(f[4]),
+			  (uint32_t)atoi(f[5]),
+			  f[6],
+			  f[7],
+			  f[8],
+			  f[9],
+			  f[10],
+			  f[11]};
+	return true;
+}
+
+/* Loaded and packed, or NULL where the type has no reading here. */
+static struct load *load(const struct row *r, uint32_t tile, enum layout layout)
+{
+	static const struct hash_secret secret;
+	static struct kernels kernels;
+	struct load_request request = {
+		.transpose = strcmp(r->opts, "--transpose") == 0, .tile = tile, .layout = layout};
+	struct load *l = NULL;
+	struct err err = {0};
+	char path[1024];
+
+	cr_assert(kernels_pick(&kernels, cpu_have(), NULL));
+	snprintf(path, sizeof path, "%s/%s", data_dir(), r->file);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	cr_assert(fd >= 0, "%s cannot be opened", path);
+	snprintf(request.label, sizeof request.label, "%s", r->file);
+	request.tensor = strdup(r->tensor);
+	cr_assert_eq(load_new(&l, &request, fd, &secret, &kernels), 0);
+	int code = load_identify(l, &err);
+	if (code == NPU_E_NO_HEAD) {
+		load_free(l);
+		return NULL;
+	}
+	cr_assert_eq(code, 0, "%s: %s", r->file, err.text);
+	cr_assert_eq(load_pack(l, &err), 0, "%s: %s", r->file, err.text);
+	cr_expect_eq(atomic_load(&l->tiles_done), l->geometry.tiles);
+	return l;
+}
+
+static void check_weights(const struct load *l, const struct row *r)
+{
+	const struct matrix *m = &l->matrix;
+	uint32_t bands = matrix_bands(m);
+	size_t values = (size_t)bands * m->band_rows * m->width;
+	cleanup(freep) void *stored = malloc(bands * m->band_bytes);
+	cleanup(freep) float *decoded = malloc(values * sizeof *decoded);
+	cleanup(freep) float *w = malloc((size_t)m->nv * m->h * sizeof *w);
+	struct err err;
+	char hex[65];
+
+	cr_assert_eq(matrix_read(m, 0, bands, stored, &err), 0, "%s", err.text);
+	matrix_decode(m, stored, bands, decoded);
+	for (uint32_t n = 0; n < m->nv; n++)
+		for (uint32_t k = 0; k < m->h; k++)
+			w[(size_t)n * m->h + k] =
+				decoded[m->transposed ? (size_t)k * m->nv + n : (size_t)n * m->h + k];
+	sha256(w, (size_t)m->nv * m->h * sizeof *w, hex);
+	cr_expect_str_eq(hex, r->weights, "weights of %s %s", r->file, r->tensor);
+}
+
+static void check_fnv(const struct load *l, const char *want, const struct row *r)
+{
+	struct tile t = image_tile(&l->image, 0);
+	char got[17];
+	uint64_t h = fnv(UINT64_C(0xcbf29ce484222325), t.codes, (size_t)t.kd * t.nd);
+
+	cr_assert_eq(l->geometry.tiles, 1);
+	snprintf(got, sizeof got, "%016" PRIx64, fnv(h, t.scales, t.nd * sizeof *t.scales));
+	cr_expect_str_eq(got, want, "image of %s %s", r->file, r->tensor);
+}
+
+static void check_logits(const struct load *l, const struct row *r)
+{
+	const struct geometry *g = &l->geometry;
+	cleanup(freep) float *x = malloc(g->h * sizeof *x), *logits = malloc(g->nv * sizeof *logits);
+	cleanup(freep) int8_t *q = malloc(g->kd);
+	cleanup(freep) int32_t *acc = malloc(g->nd * sizeof *acc);
+	uint64_t state = 1;
+	float scale;
+	char hex[65];
+
+	for (uint32_t k = 0; k < g->h; k++)
+		x[k] = grid(&state);
+	cr_expect_eq(head_quantise(q, &scale, x, g->h, g->kd), 0);
+	image_run(&l->image, l->kernels->head, q, &scale, 1, acc, logits);
+	sha256(logits, g->nv * sizeof *logits, hex);
+	cr_expect_str_eq(hex, r->logits, "logits of %s %s, tile %u, layout %d", r->file, r->tensor, g->nd,
+			 g->layout);
+}
+
+static bool check_row(const struct row *r)
+{
+	cleanup(loadp) struct load *row = load(r, r->n, LAYOUT_ROW_MAJOR);
+	char hex[65];
+
+	if (!row)
+		return false;
+	cr_expect(row->geometry.nv == r->n && row->geometry.h == r->k && row->geometry.kd == r->kpad &&
+		  row->geometry.nd == r->n);
+	check_weights(row, r);
+	struct tile t = image_tile(&row->image, 0);
+	sha256(t.codes, (size_t)t.kd * t.nd, hex);
+	cr_expect_str_eq(hex, r->codes, "codes of %s %s", r->file, r->tensor);
+	sha256(t.scales, t.nd * sizeof *t.scales, hex);
+	cr_expect_str_eq(hex, r->scales, "scales of %s %s", r->file, r->tensor);
+	check_fnv(row, r->row, r);
+
+	cleanup(loadp) struct load *blocked = load(r, (r->n + 127) / 128 * 128, LAYOUT_BLOCKED);
+	check_fnv(blocked, r->blocked, r);
+	cleanup(loadp) struct load *usual = load(r, 0, LAYOUT_BLOCKED);
+	check_logits(usual, r);
+	cleanup(loadp) struct load *narrow = load(r, 128, LAYOUT_BLOCKED);
+	check_logits(narrow, r);
+	cleanup(loadp) struct load *narrow_row = load(r, 128, LAYOUT_ROW_MAJOR);
+	check_logits(narrow_row, r);
+	return true;
+}
+
+Test(numbers, every_readable_tensor_has_the_sums_of_the_oracle)
+{
+	char line[4096], path[1024];
+	int ran = 0, unread = 0;
+
+	if (access(data_dir(), R_OK) != 0)
+		cr_skip_test("no test data in %s; NPUD_TEST_DATA says where it is", data_dir());
+	snprintf(path, sizeof path, "%s/EXPECTED.tsv", data_dir());
+	cleanup(fclosep) FILE *table = fopen(path, "re");
+	cr_assert(table, "%s cannot be opened", path);
+	while (fgets(line, sizeof line, table)) {
+		struct row r;
+		if (strncmp(line, "gguf/", 5) != 0 && strncmp(line, "safetensors/", 12) != 0)
+			continue;
+		cr_assert(parse(line, &r), "a row of EXPECTED.tsv has too few columns");
+		*(check_row(&r) ? &ran : &unread) += 1;
+	}
+	cr_log_info("%d rows ran, %d have no reading here", ran, unread);
+	cr_expect(ran >= 15, "only %d rows ran; %d have no reading here", ran, unread);
+}
+
+/* A tile of its own memory, codes zero. */
+static struct tile tile_new(uint32_t kd, uint32_t nd, enum layout layout)
+{
+	struct tile t = {kd, nd, layout, calloc(kd, nd), calloc(nd, sizeof(float))};
+
+	cr_assert(t.codes && t.scales);
+	return t;
+}
+
+static void tile_free(struct tile *t)
+{
+	free(t->codes);
+	free(t->scales);
+}
+
+static bool tiles_equal(const struct tile *a, const struct tile *b)
+{
+	return memcmp(a->codes, b->codes, (size_t)a->kd * a->nd) == 0 &&
+	       memcmp(a->scales, b->scales, a->nd * sizeof *a->scales) == 0;
+}
+
+Test(numbers, places_in_a_tile_are_a_permutation)
+{
+	for (int layout = 0; layout < 2; layout++) {
+		struct tile t = {.kd = 192, .nd = 384, .layout = layout};
+		cleanup(freep) bool *seen = calloc(t.kd, t.nd);
+		for (uint32_t k = 0; k < t.kd; k++)
+			for (uint32_t n = 0; n < t.nd; n++) {
+				size_t i = tile_index(&t, k, n);
+				cr_assert(i < (size_t)t.kd * t.nd && !seen[i], "%u %u goes to %zu", k, n, i);
+				seen[i] = true;
+			}
+	}
+	struct tile t = {.kd = 128, .nd = 256, .layout = LAYOUT_BLOCKED};
+	cr_expect_eq(tile_index(&t, 1, 0), 8);
+	cr_expect_eq(tile_index(&t, 0, 9), 65);
+	cr_expect_eq(tile_index(&t, 8, 0), 1024);
+	cr_expect_eq(tile_index(&t, 64, 0), 8192);
+	cr_expect_eq(tile_index(&t, 0, 128), 16384);
+}
+
+/* A column of 8 values packs, and a row of activations quantises, to these codes and this scale. */
+static void column(const float w[8], const int8_t codes[8], float scale, uint64_t nonfinite)
+{
+	cleanup(tile_free) struct tile t = tile_new(64, 128, LAYOUT_BLOCKED);
+	int8_t q[64];
+	float ascale;
+
+	cr_expect_eq(pack_ref(&t, 3, w, 1, 8), nonfinite);
+	cr_expect_eq(head_quantise(q, &ascale, w, 8, 64), nonfinite);
+	cr_expect(t.scales[3] == scale && ascale == scale, "scales %a and %a, not %a", (double)t.scales[3],
+		  (double)ascale, (double)scale);
+	for (uint32_t k = 0; k < 64; k++) {
+		int want = k < 8 ? codes[k] : 0;
+		cr_expect_eq(t.codes[tile_index(&t, k, 3)], want, "weight %u", k);
+		cr_expect_eq(q[k], want, "activation %u", k);
+	}
+}
+
+Test(numbers, codes_of_ties_zeros_and_values_that_are_not_finite)
+{
+	const float one = 1.0f / 127.0f;
+
+	column((float[]){127, 0.5f, -0.5f, 1.5f, 2.5f, -2.5f, 0.49999997f, 126.5f},
+	       (int8_t[]){127, 1, -1, 2, 3, -3, 0, 127}, 1, 0);
+	column((float[8]){0}, (int8_t[8]){0}, one, 0);
+	column((float[8]){1e-13f, -1e-13f}, (int8_t[8]){0}, one, 0);
+	column((float[8]){NAN, INFINITY, -INFINITY, 2}, (int8_t[8]){0, 0, 0, 127}, 2.0f / 127.0f, 3);
+	column((float[8]){NAN, NAN, NAN, NAN, NAN, NAN, NAN, INFINITY}, (int8_t[8]){0}, one, 8);
+	column((float[8]){FLT_MAX, -1e-45f, -FLT_MAX}, (int8_t[8]){127, 0, -127}, FLT_MAX / 127.0f, 0);
+	column((float[8]){-3, 3, -0.0f}, (int8_t[8]){-127, 127, 0}, 3.0f / 127.0f, 0);
+}
+
+static const struct shape {
+	uint32_t nv, h;
+} shapes[] = {{1, 1},	  {3, 7},     {127, 63},  {128, 64},  {129, 65}, {130, 128},
+	      {259, 100}, {300, 191}, {513, 320}, {640, 257}, {17, 1000}};
+
+/* Weights with everything in them that a file may hold. */
+static float *weights(struct shape s, uint64_t seed)
+{
+	float *w = malloc((size_t)s.nv * s.h * sizeof *w);
+
+	for (size_t i = 0; i < (size_t)s.nv * s.h; i++) {
+		uint64_t state = seed + i * 77, dice = splitmix(&state) % 400;
+		w[i] = dice == 0   ? NAN
+		       : dice == 1 ? (i & 1 ? INFINITY : -INFINITY)
+		       : dice == 2 ? 1e-40f
+		       : dice == 3 ? -0.0f
+				   : grid(&state) * ((i / s.h) % 7 == 3	  ? 1e-14f
+						     : (i / s.h) % 7 == 4 ? 1e30f
+									  : 1);
+	}
+	return w;
+}
+
+static struct tile tile_for(struct shape s, enum layout layout)
+{
+	uint32_t nd = layout == LAYOUT_BLOCKED ? (s.nv + 127) / 128 * 128 : s.nv;
+
+	return tile_new((s.h + 63) / 64 * 64, nd, layout);
+}
+
+static void check_pack(pack_fn *pack, struct shape s, enum layout layout)
+{
+	cleanup(freep) float *w = weights(s, s.h);
+	cleanup(tile_free) struct tile want = tile_for(s, layout), got = tile_for(s, layout);
+	uint64_t bad = pack_ref(&want, 0, w, s.nv, s.h), counted = 0;
+
+	cr_expect_eq(pack(&got, 0, w, s.nv, s.h), bad);
+	cr_expect(tiles_equal(&got, &want), "%u x %u, layout %d", s.nv, s.h, layout);
+
+	/* the same in pieces, that begin anywhere */
+	cleanup(tile_free) struct tile pieces = tile_for(s, layout);
+	for (uint32_t n = 0, count; n < s.nv; n += count) {
+		count = 1 + n % 37 < s.nv - n ? 1 + n % 37 : s.nv - n;
+		counted += pack(&pieces, n, w + (size_t)n * s.h, count, s.h);
+	}
+	cr_expect_eq(counted, bad);
+	cr_expect(tiles_equal(&pieces, &want), "%u x %u, layout %d, in pieces", s.nv, s.h, layout);
+}
+
+static void check_head(head_fn *head, struct shape s, enum layout layout)
+{
+	enum { ROWS = 9 };
+	cleanup(freep) float *w = weights(s, 5);
+	cleanup(tile_free) struct tile t = tile_for(s, layout);
+	cleanup(freep) int8_t *q = malloc((size_t)ROWS * t.kd);
+	uint64_t state = 3;
+
+	pack_ref(&t, 0, w, s.nv, s.h);
+	for (size_t i = 0; i < (size_t)ROWS * t.kd; i++)
+		q[i] = i % t.kd < s.h ? (int8_t)(splitmix(&state) % 255 - 127) : 0;
+	memset(q, -127, s.h); /* the largest sums */
+	for (uint32_t rows = 1; rows <= ROWS; rows++) {
+		uint32_t columns = rows % 2 ? s.nv : (s.nv + 1) / 2;
+		cleanup(freep) int32_t *acc = malloc((size_t)rows * columns * sizeof *acc);
+		memset(acc, 0x5a, (size_t)rows * columns * sizeof *acc);
+		head(&t, q, rows, columns, acc);
+		for (uint32_t m = 0; m < rows; m++)
+			for (uint32_t n = 0; n < columns; n++) {
+				int64_t sum = 0;
+				for (uint32_t k = 0; k < t.kd; k++)
+					sum += q[(size_t)m * t.kd + k] * t.codes[tile_index(&t, k, n)];
+				if (acc[(size_t)m * columns + n] != sum)
+					cr_assert_fail("%u x %u, layout %d: row %u of %u, column %u is %d, "
+						       "not %" PRId64,
+						       s.nv, s.h, layout, m, rows, n,
+						       acc[(size_t)m * columns + n], sum);
+			}
+	}
+}
+
+#define KERNEL(op, variant, needs)                                                   \
+	Test(numbers, op##_##variant##_agrees_with_the_reference)                    \
+	{                                                                            \
+		if ((unsigned)(needs) & ~cpu_have())                                 \
+			cr_skip_test("this processor cannot run " #op "_" #variant); \
+		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)          \
+			for (int layout = 0; layout < 2; layout++)                   \
+				check_##op(op##_##variant, shapes[i], layout);       \
+	}
+#include "kernels.def"
+#undef KERNEL
+
+Test(numbers, a_transposed_matrix_packs_to_the_same_image)
+{
+	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+		for (int layout = 0; layout < 2; layout++) {
+			struct shape s = shapes[i];
+			cleanup(freep) float *w = weights(s, 11);
+			cleanup(freep) float *row = malloc(s.nv * sizeof *row);
+			cleanup(freep) float *amax = calloc(s.nv, sizeof *amax);
+			cleanup(tile_free) struct tile want = tile_for(s, layout), got = tile_for(s, layout);
+			uint64_t bad = 0;
+
+			for (int pass = 0; pass < 2; pass++) {
+				if (pass)
+					pack_scales(&got, 0, amax, s.nv);
+				for (uint32_t k = 0; k < s.h; k++) {
+					for (uint32_t n = 0; n < s.nv; n++)
+						row[n] = w[(size_t)n * s.h + k];
+					if (pass)
+						pack_row(&got, 0, k, amax, row, s.nv);
+					else
+						bad += pack_amax(amax, row, s.nv);
+				}
+			}
+			cr_expect_eq(pack_ref(&want, 0, w, s.nv, s.h), bad);
+			cr_expect(tiles_equal(&got, &want), "%u x %u, layout %d", s.nv, s.h, layout);
+		}
+}
+
+Test(numbers, padding_is_a_column_of_zeros)
+{
+	cleanup(tile_free) struct tile t = tile_new(64, 128, LAYOUT_BLOCKED);
+	memset(t.codes, 1, (size_t)t.kd * t.nd);
+	tile_pad(&t, 5);
+	for (uint32_t n = 0; n < t.nd; n++) {
+		cr_expect_eq(t.scales[n], n < 5 ? 0 : 1.0f / 127.0f);
+		for (uint32_t k = 0; k < t.kd; k++)
+			cr_expect_eq(t.codes[tile_index(&t, k, n)], n < 5);
+	}
+}
+
+Test(numbers, a_row_has_the_bits_in_a_batch_that_it_has_alone)
+{
+	enum { ROWS = 8, NV = 300, H = 100, KD = 128 };
+	static float logits[ROWS * NV], alone[NV], x[H];
+	static int32_t acc[ROWS * 256];
+	static int8_t q[ROWS * KD];
+	float scale[ROWS];
+	struct shape s = {NV, H};
+	cleanup(freep) float *w = weights(s, 2);
+	cleanup(image_fini) struct image image = {0};
+	struct geometry g;
+	struct kernels kernels;
+	uint64_t state = 1;
+
+	cr_assert(geometry_make(&g, NV, H, 256, LAYOUT_BLOCKED) && g.tiles == 2 && image_init(&image, &g));
+	cr_assert(kernels_pick(&kernels, cpu_have(), NULL));
+	for (uint32_t t = 0; t < g.tiles; t++) {
+		struct tile tile = image_tile(&image, t);
+		tile_pad(&tile, geometry_columns(&g, t));
+		kernels.pack(&tile, 0, w + (size_t)t * g.nd * H, geometry_columns(&g, t), H);
+	}
+	for (int m = 0; m < ROWS; m++) {
+		for (int k = 0; k < H; k++)
+			x[k] = grid(&state) * (float)(m + 1);
+		head_quantise(q + m * KD, &scale[m], x, H, KD);
+	}
+	image_run(&image, kernels.head, q, scale, ROWS, acc, logits);
+	for (int m = 0; m < ROWS; m++) {
+		image_run(&image, kernels.head, q + m * KD, &scale[m], 1, acc, alone);
+		cr_expect_eq(memcmp(alone, logits + m * NV, sizeof alone), 0, "row %d", m);
+	}
+}
+
+static void top(const float *values, uint32_t n, uint32_t k, const uint32_t *want)
+{
+	uint32_t ids[64];
+	float best[64];
+
+	head_top(ids, best, k, values, n);
+	for (uint32_t i = 0; i < k; i++) {
+		cr_expect_eq(ids[i], want[i], "place %u of %u is %u, not %u", i, k, ids[i], want[i]);
+		cr_expect_eq(memcmp(&best[i], &values[ids[i]], 4), 0);
+	}
+}
+
+Test(numbers, the_best_come_first_and_ties_go_to_the_lower_id)
+{
+	static const float ties[] = {1, 3, 2, 3, 1, 3};
+	static const float zeros[] = {-0.0f, 0.0f, -1, 0.0f, -0.0f};
+	static const uint32_t order[] = {1, 3, 5, 2, 0, 4}, zero_order[] = {0, 1, 3, 4, 2};
+
+	for (uint32_t k = 0; k <= 6; k++)
+		top(ties, 6, k, order);
+	for (uint32_t k = 0; k <= 5; k++)
+		top(zeros, 5, k, zero_order);
+
+	/* against an insertion sort, with many ties */
+	float values[64];
+	uint32_t want[64];
+	uint64_t state = 9;
+	for (int round = 0; round < 50; round++) {
+		for (uint32_t i = 0; i < 64; i++) {
+			values[i] = (float)(splitmix(&state) % 9) - 4;
+			uint32_t at = i;
+			for (; at && values[want[at - 1]] < values[i]; at--)
+				want[at] = want[at - 1];
+			want[at] = i;
+		}
+		for (uint32_t k = 1; k <= 64; k++)
+			top(values, 64, k, want);
+	}
+}
+
+static void cut(uint32_t nv, uint32_t tiles, uint32_t nd)
+{
+	struct geometry g;
+
+	cr_assert(geometry_make(&g, nv, 100, 0, LAYOUT_BLOCKED));
+	cr_expect(g.tiles == tiles && g.nd == nd && g.kd == 128 && g.nv == nv && g.h == 100,
+		  "%u: %u tiles of %u", nv, g.tiles, g.nd);
+	uint64_t columns = 0;
+	for (uint32_t t = 0; t < g.tiles; t++)
+		columns += geometry_columns(&g, t);
+	cr_expect_eq(columns, nv);
+	cr_expect_eq(geometry_bytes(&g), (uint64_t)tiles * nd * (128 + 4));
+}
+
+Test(numbers, default_tiles_are_few_and_equal)
+{
+	cut(1, 1, 128);
+	cut(128, 1, 128);
+	cut(129, 1, 256);
+	cut(28672, 1, 28672);
+	cut(28673, 2, 14464); /* 14337 rounded up to 128 */
+	cut(32000, 2, 16000);
+	cut(128256, 5, 25728);
+}
+
+Test(numbers, tiles_that_do_not_go_are_refused)
+{
+	struct geometry g;
+
+	cr_expect(!geometry_make(&g, 1000, 64, 100, LAYOUT_BLOCKED));
+	cr_expect(geometry_make(&g, 1000, 64, 100, LAYOUT_ROW_MAJOR) && g.tiles == 10 && g.nd == 100);
+	cr_expect(geometry_make(&g, 1000, 64, 1024, LAYOUT_BLOCKED) && g.tiles == 1);
+	cr_expect(!geometry_make(&g, 1000, 64, 1152, LAYOUT_BLOCKED));
+	cr_expect(geometry_make(&g, 1000, 64, 1024, LAYOUT_ROW_MAJOR) && geometry_columns(&g, 0) == 1000);
+	cr_expect(!geometry_make(&g, 1000, 64, 1025, LAYOUT_ROW_MAJOR));
+	cr_expect(!geometry_make(&g, 1000, 64, UINT32_MAX, LAYOUT_ROW_MAJOR));
+	cr_expect(!geometry_make(&g, 1000, UINT32_MAX, 0, LAYOUT_BLOCKED));
+	cr_expect(!geometry_make(&g, UINT32_MAX, 1 << 20, 0, LAYOUT_BLOCKED));
+}
+
+Test(numbers, a_variant_can_be_forced_and_an_unknown_one_is_refused)
+{
+	struct kernels k;
+
+	cr_expect(!kernels_pick(&k, ~0u, "nonsense"));
+	cr_assert(kernels_pick(&k, ~0u, "ref"));
+	cr_expect(k.pack == pack_ref && k.head == head_ref);
+	cr_expect_str_eq(k.pack_variant, "ref");
+	cr_expect_str_eq(k.head_variant, "ref");
+	cr_assert(kernels_pick(&k, CPU_ANY, ""));
+	cr_expect(k.pack == pack_ref && k.head == head_ref, "a plain processor has only the reference");
+	cr_expect(kernels_pick(&k, CPU_ANY, NULL));
+}
