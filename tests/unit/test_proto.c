@@ -128,10 +128,10 @@ static void fill(const struct proto_message *m, char *to, char *rows)
 			*(bool *)v = true;
 			break;
 		case KIND_str:
-			*(struct proto_bytes *)v = PROTO_STR("x\xc3\xa9" + (i & 1 ? 1 : 0));
+			*(struct proto_bytes *)v = PROTO_STR(i & 1 ? "\xc3\xa9" : "x\xc3\xa9");
 			break;
 		case KIND_bin:
-			*(struct proto_bytes *)v = (struct proto_bytes){"\0\xff\n" + (i & 1), 2};
+			*(struct proto_bytes *)v = (struct proto_bytes){i & 1 ? "\xff\n" : "\0\xff", 2};
 			break;
 		case KIND_list:
 			fill(f->row, rows, NULL);
