@@ -80,13 +80,6 @@ uint64_t heads_bytes(const struct server *server)
 	return bytes;
 }
 
-unsigned heads_count(const struct server *server)
-{
-	unsigned n = 0;
-	link_each(at, &server->heads) n++;
-	return n;
-}
-
 static void wake(struct handle *h)
 {
 	while (!link_empty(&h->waiters))
@@ -145,7 +138,7 @@ static int admit(struct server *s, const struct load *l, struct err *err)
 		"%s: the packed head needs %llu bytes; %llu of %llu are in use by %u heads. Close some, or "
 		"raise [resident] max_bytes",
 		l->request.label, (unsigned long long)need, (unsigned long long)used,
-		(unsigned long long)limit, heads_count(s));
+		(unsigned long long)limit, link_count(&s->heads));
 	err->detail.needed = need;
 	err->detail.limit = limit;
 	return err->code;
@@ -224,11 +217,9 @@ static void on_identified(uv_work_t *work, int status)
 	h->job = NULL;
 	j->handle = NULL;
 	struct head *head = j->result ? NULL : find(j->server, j->load);
-	bool fresh = !j->result && !head;
-	if (fresh && (j->result = admit(j->server, j->load, &j->err)) != 0)
-		fresh = false;
+	bool fresh = !j->result && !head && admit(j->server, j->load, &j->err) == 0;
 	if (fresh && !(head = j->head = head_new(j)))
-		j->result = err_set(&j->err, NPU_E_NO_MEMORY, "no memory for one more head");
+		err_set(&j->err, NPU_E_NO_MEMORY, "no memory for one more head");
 	if (!head) {
 		blame(j);
 		h->err = j->err;

@@ -45,9 +45,8 @@ void handle_close(struct handle *h);
 /* Answers a waiting request with how far its handle is. */
 void handle_answer(struct request *r);
 void head_answer_run(struct request *r);
-/* Bytes of all resident heads, those that load included, and how many they are. */
+/* Bytes of all resident heads, those that load included. */
 uint64_t heads_bytes(const struct server *server);
-unsigned heads_count(const struct server *server);
 /* Closes every handle, so that every load ends. */
 void heads_stop(struct server *server);
 

@@ -35,6 +35,14 @@ static inline void link_remove(struct link *l)
 	link_init(l);
 }
 
+static inline unsigned link_count(const struct link *list)
+{
+	unsigned n = 0;
+	for (const struct link *at = list->next; at != list; at = at->next)
+		n++;
+	return n;
+}
+
 #define link_of(l, type, member) ((type *)((char *)(l)-offsetof(type, member)))
 
 /* `at` may be removed, and freed, inside the loop; nothing else of the list may. */

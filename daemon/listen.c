@@ -134,10 +134,9 @@ static void on_done(struct slot *s)
 			return;
 		}
 	} else if (result) {
-		nng_pipe pipe = {.id = s->pipe};
 		nng_msg_free(nng_aio_get_msg(s->aio));
 		if (result == NNG_ETIMEDOUT)
-			nng_pipe_close(pipe);
+			slot_disconnect(s);
 	}
 	if (!l->stopping)
 		receive(s);

@@ -64,14 +64,6 @@ int on_file_close(struct request *r, const struct req_file_close *q, struct rep_
 	return 0;
 }
 
-static unsigned count(const struct link *list)
-{
-	unsigned n = 0;
-	for (const struct link *at = list->next; at != list; at = at->next)
-		n++;
-	return n;
-}
-
 int on_status(struct request *r, const struct req_status *q, struct rep_status *a, struct err *err)
 {
 	const struct server *s = r->server;
@@ -82,8 +74,8 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 		.health = PROTO_STR("absent"),
 		.pid = (uint64_t)getpid(),
 		.uptime_ms = server_now() - s->started_ms,
-		.clients = count(&s->sessions),
-		.heads = heads_count(s),
+		.clients = link_count(&s->sessions),
+		.heads = link_count(&s->heads),
 		.resident_bytes = heads_bytes(s),
 		.requests = s->requests,
 		.refused = s->refused,
