@@ -24,12 +24,14 @@ static const struct key {
 	TEXT_KEY("daemon", "cache_dir", cache_dir),
 	TEXT_KEY("daemon", "state_dir", state_dir),
 	TEXT_KEY("daemon", "group", group),
+	TEXT_KEY("daemon", "admin_group", admin_group),
 	TEXT_KEY("device", "kind", device),
 	COUNT_KEY("resident", "max_bytes", resident_bytes, 1 << 20, UINT64_C(1) << 50),
 	COUNT_KEY("limits", "connections", connections, 1, 100000),
 	COUNT_KEY("limits", "in_flight", in_flight, 1, 1024),
 	COUNT_KEY("limits", "in_flight_all", in_flight_all, 1, 4096),
 	COUNT_KEY("limits", "handles", handles, 1, 65536),
+	COUNT_KEY("ticket", "resume", ticket_resume, 0, 3600),
 };
 
 static void place(char *to, const char *variable, const char *below_home, const char *name)
@@ -52,7 +54,8 @@ void config_defaults(struct config *c)
 			     .connections = 4096,
 			     .in_flight = 16,
 			     .in_flight_all = 512,
-			     .handles = 256};
+			     .handles = 256,
+			     .ticket_resume = 30};
 	snprintf(run_user, sizeof run_user, "/run/user/%u", (unsigned)getuid());
 	if (env && *env)
 		snprintf(c->socket, sizeof c->socket, "%s", env);

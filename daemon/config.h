@@ -10,12 +10,16 @@ struct config {
 	char cache_dir[PATH_MAX]; /* [daemon] cache_dir */
 	char state_dir[PATH_MAX]; /* [daemon] state_dir */
 	char group[64];		  /* [daemon] group: whose members may connect; empty: the owner's only */
-	char device[16];	  /* [device] kind: none */
-	uint64_t resident_bytes;  /* [resident] max_bytes: of all packed heads; default half of the memory */
-	uint64_t connections;	  /* [limits] connections: at once */
-	uint64_t in_flight;	  /* [limits] in_flight: requests of one connection at once */
-	uint64_t in_flight_all;	  /* [limits] in_flight_all: of all connections */
-	uint64_t handles;	  /* [limits] handles: heads and files one session may have */
+	char admin_group[64];	 /* [daemon] admin_group: who may do what concerns others; empty: root and the
+				    owner */
+	char device[16];	 /* [device] kind: none */
+	uint64_t resident_bytes; /* [resident] max_bytes: of all packed heads; default half of the memory */
+	uint64_t connections;	 /* [limits] connections: at once */
+	uint64_t in_flight;	 /* [limits] in_flight: requests of one connection at once */
+	uint64_t in_flight_all;	 /* [limits] in_flight_all: of all connections */
+	uint64_t handles;	 /* [limits] handles: heads and files one session may have */
+	uint64_t ticket_resume;	 /* [ticket] resume: seconds for which what a client held outlives its
+				    connection */
 };
 
 /*

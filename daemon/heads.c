@@ -380,11 +380,7 @@ int on_head_wait(struct request *r, const struct req_head_wait *q, struct rep_he
 		handle_answer(r);
 		return LATER;
 	}
-	r->state = REQUEST_WAITING;
-	r->deadline_ms = server_now() + q->wait_ms;
-	link_append(&h->waiters, &r->in_waiters);
-	server_wants_sweep(r->server);
-	return LATER;
+	return request_wait(r, &h->waiters, q->wait_ms, handle_answer);
 }
 
 static bool is(struct proto_bytes b, const char *text)

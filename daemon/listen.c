@@ -136,7 +136,7 @@ static void on_done(struct slot *s)
 	} else if (result) {
 		nng_msg_free(nng_aio_get_msg(s->aio));
 		if (result == NNG_ETIMEDOUT)
-			slot_disconnect(s);
+			listen_disconnect(s->pipe);
 	}
 	if (!l->stopping)
 		receive(s);
@@ -254,10 +254,9 @@ unsigned slot_company(const struct slot *s)
 	return n;
 }
 
-void slot_disconnect(struct slot *s)
+void listen_disconnect(uint32_t pipe)
 {
-	nng_pipe pipe = {.id = s->pipe};
-	nng_pipe_close(pipe);
+	nng_pipe_close((nng_pipe){.id = pipe});
 }
 
 void slot_drop(struct slot *s)

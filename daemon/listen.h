@@ -66,8 +66,8 @@ void listener_fini(struct listener *l);
 void slot_answer(struct slot *s, nng_msg *message);
 /* Slots that hold a request of this slot's client or an answer it has not taken. */
 unsigned slot_company(const struct slot *s);
-/* Ends the connection of the slot's client; `dead` follows. */
-void slot_disconnect(struct slot *s);
+/* Ends a connection; `dead` follows. */
+void listen_disconnect(uint32_t pipe);
 /* Forgets the request: its client is gone. */
 void slot_drop(struct slot *s);
 

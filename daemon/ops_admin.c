@@ -1,5 +1,6 @@
 /* Handlers of a session's own affairs and of what the daemon knows about itself. */
 #include "heads.h"
+#include "log.h"
 #include "request.h"
 #include <stdio.h>
 #include <string.h>
@@ -14,9 +15,14 @@ int on_hello(struct request *r, const struct req_hello *q, struct rep_hello *a, 
 	struct session *s = r->session;
 	const struct config *c = &r->server->config;
 
-	(void)err;
 	copy(s->name, sizeof s->name, q->name);
 	copy(s->version, sizeof s->version, q->version);
+	/* A second hello leaves it at the nonce of the first: requests in flight belong to that. */
+	if (!s->replies)
+		s->replies = replies_attach(&r->server->replies, s->peer.uid, q->nonce.data, q->nonce.size,
+					    server_now());
+	if (!s->replies)
+		return err_set(err, NPU_E_NO_MEMORY, "hello: no memory for one more client");
 	s->ready = true;
 	a->session = s->number;
 	a->token = (struct proto_bytes){(const char *)s->token, sizeof s->token};
@@ -117,4 +123,18 @@ int on_clients(struct request *r, const struct req_clients *q, struct rep_client
 	a->clients = (struct proto_list){rows, n};
 	request_reply(r, a); /* here, for the rows are ours */
 	return LATER;
+}
+
+int on_kick(struct request *r, const struct req_kick *q, struct rep_kick *a, struct err *err)
+{
+	const struct session *s = session_of_number(r->server, q->session);
+	(void)a;
+	if (!s)
+		return err_set(err, NPU_E_NO_SUCH_SESSION,
+			       "there is no session %llu; npuctl clients lists them",
+			       (unsigned long long)q->session);
+	log_line("session", s->number, "kicked by uid %u (session %llu)", (unsigned)r->session->peer.uid,
+		 (unsigned long long)r->session->number);
+	listen_disconnect(s->peer.pipe);
+	return 0;
 }

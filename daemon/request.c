@@ -1,7 +1,9 @@
 #include "request.h"
 #include "heads.h"
 #include "log.h"
+#include "own.h"
 #include <string.h>
+#include <xxhash.h>
 
 typedef int serve_fn(struct request *r, struct err *err);
 
@@ -49,6 +51,8 @@ static void release(struct request *r)
 	r->server->in_flight--;
 	if (r->head)
 		head_release(r->head);
+	if (r->once)
+		reply_forget(r->once);
 	run_fini(&r->run);
 	proto_end(&r->in);
 	nng_msg_free(r->message);
@@ -74,6 +78,8 @@ static void finish(struct request *r, const void *reply, const struct err *err)
 	} else {
 		proto_write_reply(&packer, r->op, r->in.req, reply);
 	}
+	if (r->once)
+		reply_keep(take(&r->once), nng_msg_body(message), nng_msg_len(message));
 	release(r);
 	slot_answer(slot, message);
 }
@@ -118,6 +124,16 @@ static int check(struct session *s, const struct proto_in *in, enum proto_op_id 
 	if (!s->ready && proto_ops[*op].access != ACCESS_FIRST)
 		return err_set(err, NPU_E_HELLO_FIRST, "%s before hello: say hello first on every connection",
 			       proto_ops[*op].wire);
+	if (proto_ops[*op].access == ACCESS_ADMIN &&
+	    !admins_has(&s->server->admins, s->peer.uid, s->peer.gid)) {
+		const char *group = s->server->admins.group;
+		return err_set(err, NPU_E_NOT_ALLOWED,
+			       "%s is not for uid %u: only root, the user npud runs as, and %s%s may",
+			       proto_ops[*op].wire, (unsigned)s->peer.uid,
+			       group[0] ? "members of the group "
+					: "members of [daemon] admin_group, which is not set,",
+			       group);
+	}
 	if (s->server->stopping)
 		return err_set(err, NPU_E_SHUTDOWN, "npud is shutting down");
 	bool own = s->in_flight >= c->in_flight;
@@ -132,6 +148,64 @@ static int check(struct session *s, const struct proto_in *in, enum proto_op_id 
 		return NPU_E_BUSY;
 	}
 	return 0;
+}
+
+static struct request *find_once(struct session *s, const struct reply *once)
+{
+	link_each(at, &s->requests)
+	{
+		struct request *r = link_of(at, struct request, in_session);
+		if (r->once == once)
+			return r;
+	}
+	return NULL;
+}
+
+/*
+ * An operation that must not happen twice: 0 with `once` to serve it, LATER where it is a repeat that has
+ * been seen to, or an error. A repeat of what is still worked on takes its place: who asks again has given
+ * the first one up, and is the one to answer.
+ */
+static int once_begin(struct session *s, struct slot *slot, nng_msg *message, uint64_t req,
+		      struct reply **once, struct err *err)
+{
+	const void *body = nng_msg_body(message);
+	size_t size = nng_msg_len(message);
+
+	switch (reply_find(s->replies, req, XXH3_64bits(body, size), once)) {
+	case REPLY_NEW:
+		return 0;
+	case REPLY_DONE:
+		nng_msg_clear(message);
+		if (nng_msg_append(message, (*once)->bytes, (*once)->size))
+			break;
+		slot_answer(slot, message);
+		return LATER;
+	case REPLY_PENDING: {
+		struct request *first = find_once(s, *once);
+		if (!first) {
+			err_set(err, NPU_E_BUSY,
+				"request %llu came on another connection and is still worked on; ask again "
+				"in 100 ms",
+				(unsigned long long)req);
+			err->detail.retry_ms = 100;
+			return NPU_E_BUSY;
+		}
+		struct slot *given_up = first->slot;
+		first->slot = slot;
+		err_set(err, NPU_E_CANCELLED, "request %llu was repeated; the repeat is answered",
+			(unsigned long long)req);
+		refuse(s->server, given_up, message, req, err);
+		return LATER;
+	}
+	case REPLY_OTHER:
+		return err_set(err, NPU_E_BAD_VALUE,
+			       "request number %llu was used before for another request; count on",
+			       (unsigned long long)req);
+	case REPLY_NO_MEMORY:
+		break;
+	}
+	return err_set(err, NPU_E_NO_MEMORY, "no memory for one more request");
 }
 
 void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
@@ -151,7 +225,7 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 	/* One that asks and never reads would hold every slot with answers it does not take. */
 	if (slot_company(slot) > s->server->config.in_flight + s->server->config.in_flight_all / 4) {
 		log_line("session", s->number, "cut off: it does not read its answers");
-		slot_disconnect(slot);
+		listen_disconnect(slot->pipe);
 		nng_msg_free(message);
 		slot_drop(slot);
 		return;
@@ -162,11 +236,21 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 		return;
 	}
 	struct request *q = NULL;
+	struct reply *once = NULL;
 	r = check(s, &in, &op, &err);
+	if (r == 0 && proto_ops[op].repeat == REPEAT_ONCE)
+		r = once_begin(s, slot, message, in.req, &once, &err);
+	if (r == LATER) {
+		proto_end(&in);
+		return;
+	}
 	if (r == 0) {
 		q = calloc(1, sizeof *q);
-		if (!q)
+		if (!q) {
 			err_set(&err, NPU_E_NO_MEMORY, "no memory for one more request");
+			if (once)
+				reply_forget(once);
+		}
 	}
 	if (!q) {
 		uint64_t req = in.req;
@@ -180,6 +264,7 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 	q->message = message;
 	q->in = in;
 	q->op = op;
+	q->once = once;
 	link_init(&q->in_waiters);
 	link_init(&q->run.in_queue);
 	link_append(&s->requests, &q->in_session);
@@ -197,6 +282,8 @@ void request_abandon(struct request *r)
 	r->session->in_flight--;
 	r->session = NULL;
 	r->handle = NULL;
+	if (r->once)
+		reply_forget(take(&r->once)); /* before its client is forgotten */
 	if (r->state == REQUEST_RUNNING && !executor_drop(&r->server->executor, &r->run))
 		return; /* request_ran lets it go */
 	slot_drop(r->slot);
@@ -215,6 +302,16 @@ void request_stop(struct request *r, int code, const char *why)
 	request_fail(r, &err);
 }
 
+int request_wait(struct request *r, struct link *list, uint64_t wait_ms, void (*answer)(struct request *r))
+{
+	r->state = REQUEST_WAITING;
+	r->deadline_ms = server_now() + wait_ms;
+	r->answer = answer;
+	link_append(list, &r->in_waiters);
+	server_wants_sweep(r->server);
+	return LATER;
+}
+
 unsigned request_sweep(struct server *server, uint64_t now)
 {
 	unsigned waiting = 0;
@@ -227,7 +324,7 @@ unsigned request_sweep(struct server *server, uint64_t now)
 			if (r->state != REQUEST_WAITING)
 				continue;
 			if (now >= r->deadline_ms)
-				handle_answer(r);
+				r->answer(r);
 			else
 				waiting++;
 		}

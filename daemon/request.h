@@ -26,13 +26,16 @@ struct request {
 	enum { REQUEST_SERVING, REQUEST_WAITING, REQUEST_RUNNING } state;
 	bool cancelled;
 
-	/* head.wait */
-	struct link in_waiters; /* handle.waiters */
-	struct handle *handle;
+	/* while it waits */
+	struct link in_waiters; /* the list of whom it waits for */
 	uint64_t deadline_ms;
+	void (*answer)(struct request *r); /* says how far it is, when the deadline has passed */
+	struct handle *handle;		   /* head.wait: for which */
 	/* head.run */
 	struct run run;
 	struct head *head; /* referenced */
+
+	struct reply *once; /* where its answer is kept for a repeat; NULL: nowhere */
 };
 
 /* A message for a live or vanished pipe: finds session and operation, checks, decodes, serves. */
@@ -40,6 +43,9 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 
 void request_reply(struct request *r, const void *reply); /* the struct of its operation */
 void request_fail(struct request *r, const struct err *err);
+/* Keeps `r` in `list`, of its waiters, until it is answered; after `wait_ms` by `answer`. The handler returns
+ * the result, LATER. */
+int request_wait(struct request *r, struct link *list, uint64_t wait_ms, void (*answer)(struct request *r));
 /* The client is gone: no answer. A pass that has begun ends first. */
 void request_abandon(struct request *r);
 /* Ends a waiting or queued request with `code`; a pass that has begun answers so when it ends. */

@@ -26,9 +26,8 @@ static void on_born(void *arg, struct peer peer)
 {
 	struct session *s;
 	if (session_new(&s, arg, peer)) {
-		nng_pipe pipe = {.id = peer.pipe};
 		log_line("peer", (uint64_t)peer.pid, "no memory for a session");
-		nng_pipe_close(pipe);
+		listen_disconnect(peer.pipe);
 		if (peer.pidfd >= 0)
 			close(peer.pidfd);
 	}
@@ -146,11 +145,14 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 	s->started_ms = server_now();
 	link_init(&s->sessions);
 	link_init(&s->heads);
+	replies_init(&s->replies);
 	if (!kernels_pick(&s->kernels, cpu_have(), force))
 		return err_set(err, NPU_E_BAD_CONFIG,
 			       "NPU_KERNELS=%s: no such variant runs on this processor; unset it, or try ref",
 			       force);
 	int r = config_places(config, err);
+	if (r == 0)
+		r = admins_load(&s->admins, config->admin_group, err);
 	if (r == 0)
 		r = take_lock(s, err);
 	snprintf(secret, sizeof secret, "%s/hash.secret", config->cache_dir);
@@ -193,6 +195,8 @@ void server_fini(struct server *s)
 	executor_fini(&s->executor);
 	while (!link_empty(&s->sessions))
 		session_close(link_of(s->sessions.next, struct session, in_sessions));
+	replies_fini(&s->replies);
+	admins_fini(&s->admins);
 	descriptors_free(s->descriptors);
 	uv_close((uv_handle_t *)&s->sweep, NULL);
 	uv_close((uv_handle_t *)&s->term, NULL);

@@ -5,11 +5,13 @@
 #ifndef NPUD_SERVER_H
 #define NPUD_SERVER_H
 
+#include "admins.h"
 #include "config.h"
 #include "executor.h"
 #include "hash.h"
 #include "kernels.h"
 #include "listen.h"
+#include "replies.h"
 #include <time.h>
 
 struct descriptors;
@@ -17,6 +19,7 @@ struct descriptors;
 struct server {
 	uv_loop_t loop;
 	struct config config;
+	struct admins admins;
 	struct kernels kernels;
 	struct hash_secret secret;
 	struct listener listener;
@@ -26,6 +29,7 @@ struct server {
 	uv_signal_t term, interrupt;
 	struct link sessions;
 	struct link heads;
+	struct replies replies;
 	unsigned in_flight, loads;
 	uint64_t next_session, next_head;
 	uint64_t started_ms;

@@ -37,9 +37,22 @@ void session_close(struct session *s)
 	link_each(at, &s->requests) request_abandon(link_of(at, struct request, in_session));
 	link_each(at, &s->handles) handle_close(link_of(at, struct handle, in_session));
 	link_each(at, &s->files) file_close(s, link_of(at, struct file, in_session));
+	replies_detach(&s->server->replies, s->replies,
+		       server_now() + s->server->config.ticket_resume * 1000);
 	if (s->peer.pidfd >= 0)
 		close(s->peer.pidfd);
 	free(s);
+}
+
+struct session *session_of_number(struct server *server, uint64_t number)
+{
+	link_each(at, &server->sessions)
+	{
+		struct session *s = link_of(at, struct session, in_sessions);
+		if (s->number == number)
+			return s;
+	}
+	return NULL;
 }
 
 struct session *session_of_pipe(struct server *server, uint32_t pipe)

@@ -14,7 +14,8 @@ struct session {
 	uint64_t number;
 	unsigned char token[16]; /* shows on the side socket who it is */
 	char name[65], version[33];
-	bool ready; /* has said hello */
+	bool ready;		      /* has said hello */
+	struct reply_client *replies; /* of its client; NULL before hello */
 	uint64_t since_ms, requests_seen, next_handle;
 	struct link requests, files, handles;
 	unsigned in_flight, file_count, handle_count;
@@ -31,6 +32,7 @@ int session_new(struct session **out, struct server *server, struct peer peer);
 /* Drops its requests unanswered, closes files and heads, frees it. */
 void session_close(struct session *s);
 
+struct session *session_of_number(struct server *server, uint64_t number);
 struct session *session_of_pipe(struct server *server, uint32_t pipe);
 /* The session of a token, if it belongs to `uid`. */
 struct session *session_of_token(struct server *server, const void *token, size_t size, uid_t uid);

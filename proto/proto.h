@@ -69,7 +69,7 @@ enum proto_op_id {
 	OP_COUNT
 };
 
-enum proto_access { ACCESS_FIRST, ACCESS_SESSION, ACCESS_SIDE };
+enum proto_access { ACCESS_FIRST, ACCESS_SESSION, ACCESS_ADMIN, ACCESS_SIDE };
 enum proto_repeat { REPEAT_ANY, REPEAT_ONCE };
 enum proto_kind { KIND_u64, KIND_f64, KIND_flag, KIND_str, KIND_bin, KIND_list };
 

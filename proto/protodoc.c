@@ -34,7 +34,7 @@ static void print_message(const char *title, const struct proto_message *m)
 int main(void)
 {
 	static const char *const access[] = {"the first request of a connection", "after hello",
-					     "on the side socket"};
+					     "after hello, administrators only", "on the side socket"};
 
 	printf("# The protocol of npud, version %u.%u\n\n", PROTO_MAJOR, PROTO_MINOR);
 	printf("<!-- Printed by npud-protodoc from proto/ops.def and proto/errors.def; do not edit. -->\n\n");
@@ -50,7 +50,12 @@ int main(void)
 	       "that).\n"
 	       "Unknown fields are ignored, missing ones take the default. Bulk numbers are `bin`, "
 	       "little-endian.\n"
-	       "A client sets its resend time to infinite, or a long request is run twice.\n\n"
+	       "A client sets its resend time to infinite, or a long request is run twice. Operations whose "
+	       "repeat is answered\n"
+	       "from the cache are known by (user, nonce of hello, req): asked again with the same number, "
+	       "on a "
+	       "new connection\n"
+	       "too, they are not done again. A client counts `req` on over its connections.\n\n"
 	       "Limits: request %u bytes, reply %u bytes, %u rows a run, %u values and depth %u a message "
 	       "outside of\n"
 	       "`bin`, no extension types.\n\n",

@@ -102,6 +102,7 @@ def exactly(s, n):
 
 class Client:
     def __init__(self):
+        self.nonce = os.urandom(16)
         self.s = stream()
         self.s.sendall(GREETING)
         self.id = 0x80000000
@@ -129,7 +130,7 @@ class Client:
         return code, body
 
     def hello(self):
-        code, body = self.call("hello", {"name": "hostile", "version": "1", "minor": 0, "nonce": b"n" * 16})
+        code, body = self.call("hello", {"name": "hostile", "version": "1", "minor": 0, "nonce": self.nonce})
         check(code == 0, f"hello: {code} {body}")
         return body
 
@@ -346,7 +347,38 @@ def side_socket(c, token):
     s.close()
 
 
+def repeats():
+    """A request that must not happen twice is answered from memory when it is repeated."""
+    admin, again, victim, other = Client(), Client(), Client(), Client()
+    again.nonce = admin.nonce
+    for c in (admin, again, victim, other):
+        c.session = c.hello()["session"]
+
+    def kick(c, req, session):
+        return c.raw(pack([1, "kick", req, {"session": session}]))
+
+    check(kick(admin, 100, victim.session) == [100, 0, {}], "kick")
+    check(victim.s.recv(1) == b"", "a kicked client is still connected")
+    time.sleep(0.2)
+    check(kick(admin, 100, victim.session) == [100, 0, {}], "kick repeated on the same connection")
+    check(kick(again, 100, victim.session) == [100, 0, {}], "kick repeated on another connection of the client")
+    refused(kick(admin, 101, victim.session), 25, "NO_SUCH_SESSION", "a new kick of who is gone")
+    refused(kick(other, 100, victim.session), 25, "NO_SUCH_SESSION", "the number of another client's request")
+    refused(kick(admin, 100, other.session), 6, "BAD_VALUE", "a number used again for another request")
+    admin.s.close()
+    again.s.close()
+    time.sleep(0.2)
+    later = Client()
+    later.nonce = admin.nonce
+    later.hello()
+    check(kick(later, 100, victim.session) == [100, 0, {}], "kick repeated after the client came back")
+    check(other.call("ping") == (0, {}), "a client that nobody kicked")
+    for c in (victim, other, later):
+        c.s.close()
+
+
 client, its_token = main_socket()
+repeats()
 side_socket(client, its_token)
 check(client.call("ping") == (0, {}), "the first session does not live to the end")
 client.s.close()
