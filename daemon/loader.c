@@ -94,7 +94,7 @@ int load_identify(struct load *l, struct err *err)
 {
 	const struct load_request *q = &l->request;
 	const struct tensor *tensor;
-	int r = container_open(&l->container, l->fd, q->label, err);
+	int r = container_open(&l->container, &(struct container_file){l->fd, q->label}, 1, q->label, err);
 	if (r == 0)
 		r = container_head(l->container, q->tensor, &tensor, &l->why, err);
 	if (r == 0)

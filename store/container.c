@@ -99,11 +99,18 @@ const char *tensor_type_name(enum tensor_type type)
 	return type_info(type)->name;
 }
 
+/* The file that has the tensor, or the container where it is all of it or the whole is meant. */
+static const struct container *part_of(const struct container *c, const struct tensor *t)
+{
+	return t && c->parts ? c->parts[t->file] : c;
+}
+
 int container_refuse(const struct container *c, const struct tensor *t, struct err *err, int code,
 		     const char *format, ...)
 {
 	/* Together with the label less than err->text, which would be cut within a character. */
 	char why[320], name[60];
+	const struct container *part = part_of(c, t);
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -111,11 +118,11 @@ int container_refuse(const struct container *c, const struct tensor *t, struct e
 	va_end(arguments);
 	if (t) {
 		err_printable(name, sizeof name, t->name, t->name_size);
-		err_set(err, code, "%s: tensor \"%s\": %s", c->label, name, why);
+		err_set(err, code, "%s: tensor \"%s\": %s", part->label, name, why);
 	} else {
-		err_set(err, code, "%s: %s", c->label, why);
+		err_set(err, code, "%s: %s", part->label, why);
 	}
-	memcpy(err->detail.file, c->label, sizeof c->label);
+	memcpy(err->detail.file, part->label, sizeof part->label);
 	if (t)
 		err_printable(err->detail.tensor, sizeof err->detail.tensor, t->name, t->name_size);
 	return code;
@@ -124,23 +131,24 @@ int container_refuse(const struct container *c, const struct tensor *t, struct e
 int container_pread(const struct container *c, const struct tensor *t, uint64_t offset, void *to, size_t size,
 		    struct err *err)
 {
+	const struct container *part = part_of(c, t);
 	size_t have = 0;
 
 	while (have < size) {
-		ssize_t got = pread(c->fd, (char *)to + have, size - have, (off_t)(offset + have));
+		ssize_t got = pread(part->fd, (char *)to + have, size - have, (off_t)(offset + have));
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0) {
 			int number = errno;
-			err_sys(err, number, "%s: reading %zu bytes at byte %" PRIu64, c->label, size - have,
-				offset + have);
+			err_sys(err, number, "%s: reading %zu bytes at byte %" PRIu64, part->label,
+				size - have, offset + have);
 			return err->code;
 		}
 		if (got == 0)
 			return container_refuse(c, t, err, NPU_E_FILE_CHANGED,
 						"the file ends at byte %" PRIu64 " and had %" PRIu64
 						" bytes when it was opened",
-						offset + have, c->size);
+						offset + have, part->size);
 		have += (size_t)got;
 	}
 	return 0;
@@ -199,18 +207,44 @@ int container_names_differ(const struct container *c, struct err *err)
 	return 0;
 }
 
-int container_open(struct container **out, int fd, const char *label, struct err *err)
+static int container_read(struct container *c, struct err *err)
 {
-	cleanup(container_freep) struct container *c = calloc(1, sizeof *c);
-	struct stat status;
 	char magic[4];
-	int code;
+
+	/* Nothing is taken for safetensors wrongly: "GGUF" as a header length is above its limit. */
+	c->kind = CONTAINER_SAFETENSORS;
+	if (c->size >= sizeof magic) {
+		int code = container_pread(c, NULL, 0, magic, sizeof magic, err);
+		if (code)
+			return code;
+		if (memcmp(magic, "GGUF", sizeof magic) == 0)
+			c->kind = CONTAINER_GGUF;
+	}
+	return c->kind == CONTAINER_GGUF ? gguf_read(c, err) : safetensors_read(c, err);
+}
+
+static int container_new(struct container **out, const char *label, struct err *err)
+{
+	struct container *c = calloc(1, sizeof *c);
 
 	if (!c)
 		return err_set(err, NPU_E_NO_MEMORY, "no memory to open a model file");
-	c->fd = fd;
+	c->fd = -1;
 	err_printable(c->label, sizeof c->label, label, strlen(label));
-	if (fstat(fd, &status) < 0) {
+	*out = c;
+	return 0;
+}
+
+int container_open_file(struct container **out, const struct container_file *file, bool json, struct err *err)
+{
+	cleanup(container_freep) struct container *c = NULL;
+	struct stat status;
+	int code = container_new(&c, file->name, err);
+
+	if (code)
+		return code;
+	c->fd = file->fd;
+	if (fstat(c->fd, &status) < 0) {
 		int number = errno;
 		err_sys(err, number, "%s: asking for the file's size", c->label);
 		return err->code;
@@ -220,17 +254,30 @@ int container_open(struct container **out, int fd, const char *label, struct err
 	if (status.st_size <= 0)
 		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "the file is empty");
 	c->size = (uint64_t)status.st_size;
+	c->kind = CONTAINER_JSON;
+	code = json ? 0 : container_read(c, err);
+	if (code)
+		return code;
+	*out = take(&c);
+	return 0;
+}
 
-	/* Nothing is taken for safetensors wrongly: "GGUF" as a header length is above its limit. */
-	c->kind = CONTAINER_SAFETENSORS;
-	if (c->size >= sizeof magic) {
-		code = container_pread(c, NULL, 0, magic, sizeof magic, err);
-		if (code)
-			return code;
-		if (memcmp(magic, "GGUF", sizeof magic) == 0)
-			c->kind = CONTAINER_GGUF;
+int container_open(struct container **out, const struct container_file *files, size_t count,
+		   const char *label, struct err *err)
+{
+	cleanup(container_freep) struct container *c = NULL;
+	const struct container_file alone = {files->fd, label};
+	int code;
+
+	if (count == 1) {
+		code = container_open_file(&c, &alone, false, err);
+		if (!code)
+			code = group_check_alone(c, files->name, err);
+	} else {
+		code = container_new(&c, label, err);
+		if (!code)
+			code = group_read(c, files, count, err);
 	}
-	code = c->kind == CONTAINER_GGUF ? gguf_read(c, err) : safetensors_read(c, err);
 	if (code)
 		return code;
 	*out = take(&c);
@@ -241,6 +288,9 @@ void container_free(struct container *c)
 {
 	if (!c)
 		return;
+	for (size_t i = 0; i < c->part_count; i++)
+		container_free(c->parts[i]);
+	free(c->parts);
 	for (size_t i = 0; i < c->count; i++)
 		free(c->tensors[i].name);
 	free(c->tensors);
@@ -302,43 +352,50 @@ static void container_some_names(const struct container *c, char *to, size_t roo
 		snprintf(to + used, room - used, ", ...");
 }
 
+static const struct tensor *first_of(const struct container *c, const char *const names[2])
+{
+	const struct tensor *found = container_find(c, names[0]);
+
+	return found ? found : container_find(c, names[1]);
+}
+
+/* NULL where the model has none. */
+static const struct tensor *usual_head(const struct container *c, enum head_reason *why)
+{
+	static const char *const untied_names[2] = {"lm_head.weight", "output.weight"};
+	static const char *const tied_names[2] = {"model.embed_tokens.weight", "token_embd.weight"};
+	const struct tensor *untied = first_of(c, untied_names);
+	const struct tensor *tied = c->tie == TIE_NO ? NULL : first_of(c, tied_names);
+	bool said = c->tie == TIE_YES && tied && !(untied && untied->type == TYPE_I8);
+
+	*why = untied && !said ? HEAD_UNTIED : HEAD_TIED;
+	return untied && !said ? untied : tied;
+}
+
 int container_head(const struct container *c, const char *name, const struct tensor **out,
 		   enum head_reason *why, struct err *err)
 {
-	static const struct {
-		const char *name;
-		enum head_reason why;
-	} usual[] = {
-		{"lm_head.weight", HEAD_UNTIED},
-		{"output.weight", HEAD_UNTIED},
-		{"model.embed_tokens.weight", HEAD_TIED},
-		{"token_embd.weight", HEAD_TIED},
-	};
-	const struct tensor *found = NULL;
+	bool named = name && *name;
 	enum head_reason reason = HEAD_NAMED;
-	char names[200];
+	const struct tensor *found = named ? container_find(c, name) : usual_head(c, &reason);
+	char names[200], wanted[80];
 
-	if (name && *name) {
-		found = container_find(c, name);
-	} else {
-		for (size_t i = 0; !found && i < sizeof usual / sizeof *usual; i++) {
-			found = container_find(c, usual[i].name);
-			reason = usual[i].why;
-		}
-	}
 	if (found) {
 		*out = found;
 		*why = reason;
 		return 0;
 	}
-
 	container_some_names(c, names, sizeof names);
-	if (!name || !*name)
+	if (!named && c->tie == TIE_NO)
+		return container_refuse(c, NULL, err, NPU_E_NO_HEAD,
+					"no lm_head.weight or output.weight, and by config.json "
+					"(tie_word_embeddings false) the embedding is not the head; %s",
+					names);
+	if (!named)
 		return container_refuse(c, NULL, err, NPU_E_NO_HEAD,
 					"no lm_head.weight, output.weight, model.embed_tokens.weight or "
 					"token_embd.weight; %s",
 					names);
-	char wanted[80];
 	err_printable(wanted, sizeof wanted, name, strlen(name));
 	container_refuse(c, NULL, err, NPU_E_NO_HEAD, "no tensor \"%s\"; %s", wanted, names);
 	err_printable(err->detail.tensor, sizeof err->detail.tensor, name, strlen(name));

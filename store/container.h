@@ -24,16 +24,28 @@ struct tensor {
 	enum tensor_type type;
 	unsigned rank;	   /* 0 to 8 (4 for GGUF); more is a refusal of safetensors matrices, not of files */
 	uint64_t shape[8]; /* slowest first in every container: a head is [NV][H] */
-	uint64_t offset;   /* of the data in the file, bytes */
+	uint32_t file;	   /* which of the files that were given holds it */
+	uint64_t offset;   /* of the data in that file, bytes */
 	uint64_t bytes;
 };
 
+/* One file of a model, opened by the caller, who keeps it open while the container lives. */
+struct container_file {
+	int fd;
+	const char *
+		name; /* without folders; tells a side file (*.json) and a shard's place, else for messages */
+};
+
 /*
- * Reads and checks the whole header of the file behind `fd` (kept by the caller and only read).
- * `label` names the file in messages. The format goes by the file's first bytes.
- * BAD_CONTAINER with the field and the numbers, FILE_CHANGED where it shrinks meanwhile, IO, NO_MEMORY.
+ * Reads and checks the whole headers of the files that are one model, `count` of them, at least 1: a GGUF or
+ * safetensors file, whose format goes by its first bytes, or all its shards, and for safetensors the
+ * model.safetensors.index.json and config.json beside them. What the parts say of each other must agree, and
+ * none may be missing: half a model would have another head. `label` names the model in messages.
+ * BAD_CONTAINER with the file, the field and the numbers, FILE_CHANGED where one shrinks meanwhile, IO,
+ * NO_MEMORY.
  */
-int container_open(struct container **out, int fd, const char *label, struct err *err);
+int container_open(struct container **out, const struct container_file *files, size_t count,
+		   const char *label, struct err *err);
 void container_free(struct container *c);
 void container_freep(struct container **c);
 
@@ -48,8 +60,9 @@ enum head_reason { HEAD_NAMED, HEAD_UNTIED, HEAD_TIED };
 
 /*
  * The head: the tensor called `name`, or with NULL or "" lm_head.weight / output.weight, or for a tied
- * model model.embed_tokens.weight / token_embd.weight. NO_HEAD says what was looked for. The tensor
- * belongs to the container.
+ * model model.embed_tokens.weight / token_embd.weight. A config.json with tie_word_embeddings decides: false
+ * leaves only the former, true takes the embedding (but not before an lm_head.weight of FastFlowLM's I8
+ * tiles, which were made from it). NO_HEAD says what was looked for. The tensor belongs to the container.
  */
 int container_head(const struct container *c, const char *name, const struct tensor **out,
 		   enum head_reason *why, struct err *err);

@@ -10,15 +10,22 @@
 /* Every container stores little-endian numbers; the readers copy them as they are. */
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a big-endian host needs byte swaps here");
 
-enum container_kind { CONTAINER_SAFETENSORS, CONTAINER_GGUF };
+enum container_kind { CONTAINER_SAFETENSORS, CONTAINER_GGUF, CONTAINER_JSON };
 
 struct container {
-	int fd; /* the caller's */
+	int fd; /* the caller's; -1 where there are parts */
 	enum container_kind kind;
 	uint64_t size;	 /* of the file when it was opened; at most INT64_MAX */
 	char label[104]; /* printable */
 	struct tensor *tensors;
 	size_t count, room;
+	struct {
+		uint64_t no, count, tensors;
+	} split; /* a GGUF file's split.* keys; 0 where it has none */
+	/* A model of several files: each was read alone and gave its tensors away. */
+	struct container **parts;
+	size_t part_count;
+	enum { TIE_UNSAID, TIE_NO, TIE_YES } tie; /* tie_word_embeddings of config.json */
 };
 
 struct type_info {
@@ -44,6 +51,15 @@ int container_add(struct container *c, const char *name, size_t name_size, struc
 
 /* BAD_CONTAINER where two tensors have one name. */
 int container_names_differ(const struct container *c, struct err *err);
+
+/* Reads one file alone. A side file of JSON is only looked at, and has no tensors. */
+int container_open_file(struct container **out, const struct container_file *file, bool json,
+			struct err *err);
+
+/* Reads every file into a part and makes one model of them. */
+int group_read(struct container *c, const struct container_file *files, size_t count, struct err *err);
+/* What shard names and split keys say of one file that was given alone. */
+int group_check_alone(const struct container *c, const char *name, struct err *err);
 
 /* These fill c->tensors. */
 int safetensors_read(struct container *c, struct err *err);

@@ -170,6 +170,50 @@ static int alignment_read(struct cursor *u, uint32_t type, uint32_t *alignment, 
 	return code;
 }
 
+static bool key_is(const struct cursor *u, size_t size, const char *key)
+{
+	return strlen(key) == size && memcmp(u->key, key, size) == 0;
+}
+
+/* A whole number of any width, as llama.cpp writes the split.* keys in two. */
+static int natural_read(struct cursor *u, uint32_t type, const char *key, uint64_t *out, struct err *err)
+{
+	static const bool whole[VALUE_COUNT] = {[0] = true, [1] = true, [2] = true,  [3] = true,
+						[4] = true, [5] = true, [10] = true, [11] = true};
+	bool has_sign = type & 1;
+	int code;
+
+	if (type >= VALUE_COUNT || !whole[type])
+		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER,
+					"%s is a value of type %" PRIu32 ", which is no whole number", key,
+					type);
+	*out = 0;
+	code = cursor_take(u, out, value_bytes[type], key, err);
+	if (!code && has_sign && *out >> (8 * value_bytes[type] - 1))
+		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER, "%s is negative", key);
+	return code;
+}
+
+/* The value of a key whose name has been read: taken where it is one of those that matter, else passed over.
+ */
+static int value_read(struct cursor *u, size_t size, uint32_t type, struct container *c, uint32_t *alignment,
+		      struct err *err)
+{
+	const struct {
+		const char *key;
+		uint64_t *to;
+	} split[] = {{"split.no", &c->split.no},
+		     {"split.count", &c->split.count},
+		     {"split.tensors.count", &c->split.tensors}};
+
+	if (key_is(u, size, "general.alignment"))
+		return alignment_read(u, type, alignment, err);
+	for (size_t i = 0; i < sizeof split / sizeof *split; i++)
+		if (key_is(u, size, split[i].key))
+			return natural_read(u, type, split[i].key, split[i].to, err);
+	return value_skip(u, type, err);
+}
+
 static int key_read(struct cursor *u, size_t *size, struct err *err)
 {
 	uint64_t length;
@@ -193,7 +237,8 @@ static int hash_order(const void *a, const void *b)
 	return XXH128_cmp(a, b);
 }
 
-static int keys_read(struct cursor *u, uint64_t count, uint32_t *alignment, struct err *err)
+static int keys_read(struct cursor *u, uint64_t count, struct container *c, uint32_t *alignment,
+		     struct err *err)
 {
 	/* Keys are compared by hash, so that memory does not grow with their length. Who makes two that
 	 * collide gets his own file refused. */
@@ -203,7 +248,6 @@ static int keys_read(struct cursor *u, uint64_t count, uint32_t *alignment, stru
 		return container_refuse(u->c, NULL, err, NPU_E_NO_MEMORY, "no memory for %" PRIu64 " keys",
 					count);
 	for (uint64_t i = 0; i < count; i++) {
-		static const char wanted[] = "general.alignment";
 		uint32_t type;
 		size_t size = 0;
 		int code = key_read(u, &size, err);
@@ -212,10 +256,7 @@ static int keys_read(struct cursor *u, uint64_t count, uint32_t *alignment, stru
 		if (code)
 			return code;
 		seen[i] = XXH3_128bits(u->key, size);
-		if (size == sizeof wanted - 1 && memcmp(u->key, wanted, size) == 0)
-			code = alignment_read(u, type, alignment, err);
-		else
-			code = value_skip(u, type, err);
+		code = value_read(u, size, type, c, alignment, err);
 		if (code)
 			return code;
 	}
@@ -363,7 +404,7 @@ int gguf_read(struct container *c, struct err *err)
 					"%" PRIu64 " keys do not fit in %" PRIu64 " bytes, or are above %u",
 					keys, left, KEYS_MAX);
 
-	code = keys_read(u, keys, &alignment, err);
+	code = keys_read(u, keys, c, &alignment, err);
 	for (uint64_t i = 0; !code && i < tensors; i++)
 		code = tensor_read(u, c, err);
 	if (!code)

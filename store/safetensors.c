@@ -1,18 +1,11 @@
 #include "container_impl.h"
+#include "json.h"
 #include "own.h"
 #include <inttypes.h>
-#include <jansson.h>
 #include <string.h>
 
 /* The reference reader's limit. */
 #define HEADER_MAX 100000000u
-
-/*
- * jansson makes up to about 250 bytes of tree for one byte of text, so values are counted first. A
- * tensor has about ten; the largest files known have fewer than 100,000 tensors.
- */
-#define VALUES_MAX 2000000u
-#define DEPTH_MAX 64u
 
 static const struct {
 	const char *name;
@@ -27,11 +20,6 @@ static const struct {
 	{"F6_E2M3", TYPE_F6_E2M3}, {"F6_E3M2", TYPE_F6_E3M2},
 };
 
-static void json_freep(json_t **json)
-{
-	json_decref(*json);
-}
-
 static bool dtype_find(const char *name, enum tensor_type *out)
 {
 	for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
@@ -40,35 +28,6 @@ static bool dtype_find(const char *name, enum tensor_type *out)
 			return true;
 		}
 	return false;
-}
-
-/* No parser: up to the first mistake it sees strings where jansson does, and after it nobody reads on. */
-static int header_bounded(const struct container *c, const char *text, size_t size, struct err *err)
-{
-	size_t values = 0, depth = 0;
-	bool string = false;
-
-	for (size_t i = 0; i < size; i++) {
-		if (string) {
-			if (text[i] == '\\')
-				i++;
-			else
-				string = text[i] != '"';
-			continue;
-		}
-		string = text[i] == '"';
-		values += text[i] == ',' || text[i] == '[' || text[i] == '{';
-		depth += text[i] == '[' || text[i] == '{';
-		depth -= depth && (text[i] == ']' || text[i] == '}');
-		if (depth > DEPTH_MAX)
-			return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-						"the header nests deeper than %u at byte %zu", DEPTH_MAX,
-						8 + i);
-		if (values > VALUES_MAX)
-			return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-						"the header has more than %u values", VALUES_MAX);
-	}
-	return 0;
 }
 
 static bool natural(const json_t *json, uint64_t *out)
@@ -185,9 +144,7 @@ static int places_check(const struct container *c, uint64_t at, struct err *err)
 
 int safetensors_read(struct container *c, struct err *err)
 {
-	cleanup(freep) char *text = NULL;
 	cleanup(json_freep) json_t *header = NULL;
-	json_error_t mistake;
 	uint64_t size;
 	const char *name;
 	json_t *entry;
@@ -205,30 +162,9 @@ int safetensors_read(struct container *c, struct err *err)
 					" bytes; the most is %u and the file has %" PRIu64,
 					size, HEADER_MAX, c->size);
 
-	text = malloc(size + 1);
-	if (!text)
-		return container_refuse(c, NULL, err, NPU_E_NO_MEMORY,
-					"no memory for a header of %" PRIu64 " bytes", size);
-	code = container_pread(c, NULL, sizeof size, text, size, err);
+	code = json_read(&header, c, "the header", sizeof size, size, err);
 	if (!code)
-		code = header_bounded(c, text, size, err);
-	if (code)
-		return code;
-
-	header = json_loadb(text, size, JSON_REJECT_DUPLICATES, &mistake);
-	if (!header && json_error_code(&mistake) == json_error_out_of_memory)
-		return container_refuse(c, NULL, err, NPU_E_NO_MEMORY,
-					"no memory to parse a header of %" PRIu64 " bytes", size);
-	if (!header) {
-		char why[JSON_ERROR_TEXT_LENGTH];
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "the header at byte %d: %s",
-					8 + mistake.position,
-					err_printable(why, sizeof why, mistake.text, strlen(mistake.text)));
-	}
-	if (!json_is_object(header))
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "the header is not a JSON object");
-
-	code = metadata_check(c, json_object_get(header, "__metadata__"), err);
+		code = metadata_check(c, json_object_get(header, "__metadata__"), err);
 	if (code)
 		return code;
 	json_object_foreach(header, name, entry)

@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	if (fd < 0 || (size && write(fd, bytes, size) != (ssize_t)size))
 		abort();
 
-	int r = container_open(&c, fd, "input", &err);
+	int r = container_open(&c, &(struct container_file){fd, "input"}, 1, "input", &err);
 	must_say(r, &err);
 	if (r == 0) {
 		try_head(c, false);

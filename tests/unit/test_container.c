@@ -36,6 +36,11 @@ static void closedirp(DIR **d)
 		closedir(*d);
 }
 
+static int open_one(struct container **out, int fd, const char *name, struct err *err)
+{
+	return container_open(out, &(struct container_file){fd, name}, 1, name, err);
+}
+
 /* A file without a name, holding `size` bytes. */
 static int file_of(const void *bytes, size_t size)
 {
@@ -122,7 +127,7 @@ static int read_head(int fd, const char *label, const char **step, struct err *e
 	int code;
 
 	*step = "open";
-	code = container_open(&c, fd, label, err);
+	code = open_one(&c, fd, label, err);
 	if (code)
 		return code;
 	*step = "head";
@@ -238,7 +243,7 @@ static void open_matrix(struct container **c, struct matrix *m, int fd, const ch
 	enum head_reason why;
 	struct err err;
 
-	cr_assert_eq(container_open(c, fd, "test", &err), 0, "%s", err.text);
+	cr_assert_eq(open_one(c, fd, "test", &err), 0, "%s", err.text);
 	cr_assert_eq(container_head(*c, name, &t, &why, &err), 0, "%s", err.text);
 	cr_assert_eq(matrix_init(m, *c, t, transpose, why == HEAD_TIED, &err), 0, "%s", err.text);
 }
@@ -375,7 +380,7 @@ Test(container, a_missing_name_is_told_with_names_that_are_there)
 		"\"lm_head.weight\":{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
 		"\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]}}",
 		"abcdefgh", 8);
-	cr_assert_eq(container_open(&c, fd, "te\nst", &err), 0, "%s", err.text);
+	cr_assert_eq(open_one(&c, fd, "te\nst", &err), 0, "%s", err.text);
 	cr_expect_eq(container_count(c), 3);
 	cr_expect_str_eq(container_format(c), "safetensors");
 	cr_expect_eq(container_head(c, "head\t", &t, &why, &err), NPU_E_NO_HEAD);
@@ -405,7 +410,7 @@ Test(container, a_column_above_the_int32_bound_is_too_large)
 	cleanup(closep) int fd = safetensors_of(
 		"{\"lm_head.weight\":{\"dtype\":\"F32\",\"shape\":[1,133145],\"data_offsets\":[0,532580]}}",
 		data, sizeof data);
-	cr_assert_eq(container_open(&c, fd, "test", &err), 0, "%s", err.text);
+	cr_assert_eq(open_one(&c, fd, "test", &err), 0, "%s", err.text);
 	cr_assert_eq(container_head(c, NULL, &t, &why, &err), 0);
 	cr_expect_eq(matrix_init(&m, c, t, false, false, &err), NPU_E_TOO_LARGE);
 	cr_expect(err.detail.needed == 133145 && err.detail.limit == MATRIX_H_MAX);
@@ -421,13 +426,13 @@ Test(container, backslashes_at_the_end_of_a_name_do_not_hide_the_rest)
 		safetensors_of("{\"a\\\\\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
 			       "\"b\\\"\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
 			       "", 0);
-	cr_expect_eq(container_open(&c, fd, "test", &err), 0, "%s", err.text);
+	cr_expect_eq(open_one(&c, fd, "test", &err), 0, "%s", err.text);
 
 	char deep[4096] = "{\"a\\\\\\\"\":";
 	memset(deep + strlen(deep), '[', 3000);
 	cleanup(closep) int other = safetensors_of(deep, "", 0);
 	cleanup(container_freep) struct container *none = NULL;
-	cr_expect_eq(container_open(&none, other, "test", &err), NPU_E_BAD_CONTAINER);
+	cr_expect_eq(open_one(&none, other, "test", &err), NPU_E_BAD_CONTAINER);
 	cr_expect(strstr(err.text, "nests deeper"), "%s", err.text);
 }
 
@@ -440,7 +445,7 @@ Test(container, bytes_of_two_tensors_do_not_make_up_for_bytes_of_none)
 		safetensors_of("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
 			       "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
 			       "abcdefgh", 8);
-	cr_expect_eq(container_open(&c, fd, "test", &err), NPU_E_BAD_CONTAINER);
+	cr_expect_eq(open_one(&c, fd, "test", &err), NPU_E_BAD_CONTAINER);
 	cr_expect(strstr(err.text, "\"b\"") || strstr(err.text, "\"a\""), "%s", err.text);
 }
 
@@ -460,7 +465,7 @@ Test(container, a_dimension_of_zero_makes_an_empty_tensor_whatever_the_others_ar
 	put_u64(&b, 0);
 	put_padding(&b);
 	cleanup(closep) int fd = file_of(b.at, b.size);
-	cr_assert_eq(container_open(&c, fd, "test", &err), 0, "%s", err.text);
+	cr_assert_eq(open_one(&c, fd, "test", &err), 0, "%s", err.text);
 	cr_expect_eq(container_tensor(c, 0)->bytes, 0);
 }
 
@@ -476,7 +481,7 @@ Test(container, names_and_keys_that_come_twice_are_refused)
 	put_tensor(&b, "a", 0, 1, 0, 0);
 	put_padding(&b);
 	cleanup(closep) int fd = file_of(b.at, b.size);
-	cr_expect_eq(container_open(&c, fd, "test", &err), NPU_E_BAD_CONTAINER);
+	cr_expect_eq(open_one(&c, fd, "test", &err), NPU_E_BAD_CONTAINER);
 	cr_expect(strstr(err.text, "\"a\""), "%s", err.text);
 
 	put(&keys, "GGUF", 4);
@@ -489,7 +494,7 @@ Test(container, names_and_keys_that_come_twice_are_refused)
 		put_u32(&keys, 7);
 	}
 	cleanup(closep) int other = file_of(keys.at, keys.size);
-	cr_expect_eq(container_open(&c, other, "test", &err), NPU_E_BAD_CONTAINER);
+	cr_expect_eq(open_one(&c, other, "test", &err), NPU_E_BAD_CONTAINER);
 	cr_expect(strstr(err.text, "keys are the same"), "%s", err.text);
 }
 
@@ -500,16 +505,16 @@ Test(container, what_is_no_file_is_refused)
 	cleanup(closep) int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	cleanup(closep) int dir = open("/", O_RDONLY | O_CLOEXEC);
 
-	cr_expect_eq(container_open(&c, null, "null", &err), NPU_E_BAD_CONTAINER);
-	cr_expect_eq(container_open(&c, dir, "dir", &err), NPU_E_BAD_CONTAINER);
-	cr_expect_eq(container_open(&c, -1, "none", &err), NPU_E_IO);
+	cr_expect_eq(open_one(&c, null, "null", &err), NPU_E_BAD_CONTAINER);
+	cr_expect_eq(open_one(&c, dir, "dir", &err), NPU_E_BAD_CONTAINER);
+	cr_expect_eq(open_one(&c, -1, "none", &err), NPU_E_IO);
 
 	char path[] = "/tmp/npud-container.XXXXXX";
 	cleanup(closep) int made = mkstemp(path);
 	cr_assert_eq(write(made, "GGUFGGUF", 8), 8);
 	cleanup(closep) int blind = open(path, O_WRONLY | O_CLOEXEC);
 	unlink(path);
-	cr_expect_eq(container_open(&c, blind, "blind", &err), NPU_E_IO);
+	cr_expect_eq(open_one(&c, blind, "blind", &err), NPU_E_IO);
 	cr_expect_null(c);
 }
 
