@@ -165,18 +165,21 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	link_append(&d->peers, &p->in_peers);
 	d->count++;
 	uv_poll_start(&p->poll, UV_READABLE | UV_DISCONNECT, on_packet);
-	server_wants_sweep(d->server);
+	server_wants_sweep(d->server, p->until_ms);
 }
 
-unsigned descriptors_sweep(struct descriptors *d, uint64_t now)
+uint64_t descriptors_sweep(struct descriptors *d, uint64_t now)
 {
+	uint64_t next = UINT64_MAX;
 	link_each(at, &d->peers)
 	{
 		struct side_peer *p = link_of(at, struct side_peer, in_peers);
 		if (now >= p->until_ms)
 			peer_end(p);
+		else if (p->until_ms < next)
+			next = p->until_ms;
 	}
-	return d->count;
+	return next;
 }
 
 int descriptors_new(struct descriptors **out, struct server *server, struct err *err)

@@ -10,7 +10,7 @@
 /* Listens beside the server's socket. IO, IN_USE where something that is no socket is at the path. */
 int descriptors_new(struct descriptors **out, struct server *server, struct err *err);
 void descriptors_free(struct descriptors *d);
-/* Ends peers that have been silent for too long; returns how many are left. */
-unsigned descriptors_sweep(struct descriptors *d, uint64_t now);
+/* Ends peers that have been silent for too long; returns when the next is due, UINT64_MAX: there is none. */
+uint64_t descriptors_sweep(struct descriptors *d, uint64_t now);
 
 #endif

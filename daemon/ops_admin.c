@@ -1,6 +1,5 @@
 /* Handlers of a session's own affairs and of what the daemon knows about itself. */
 #include "heads.h"
-#include "log.h"
 #include "request.h"
 #include <stdio.h>
 #include <string.h>
@@ -127,14 +126,14 @@ int on_clients(struct request *r, const struct req_clients *q, struct rep_client
 
 int on_kick(struct request *r, const struct req_kick *q, struct rep_kick *a, struct err *err)
 {
-	const struct session *s = session_of_number(r->server, q->session);
+	struct session *s = session_of_number(r->server, q->session);
 	(void)a;
 	if (!s)
 		return err_set(err, NPU_E_NO_SUCH_SESSION,
 			       "there is no session %llu; npuctl clients lists them",
 			       (unsigned long long)q->session);
-	log_line("session", s->number, "kicked by uid %u (session %llu)", (unsigned)r->session->peer.uid,
-		 (unsigned long long)r->session->number);
-	listen_disconnect(s->peer.pipe);
+	events_tell(r->server, s, EVENT_KICKED, 0, "by uid %u (session %llu)", (unsigned)r->session->peer.uid,
+		    (unsigned long long)r->session->number);
+	session_end(s);
 	return 0;
 }

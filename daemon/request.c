@@ -223,9 +223,12 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 	server->requests++;
 	s->requests_seen++;
 	/* One that asks and never reads would hold every slot with answers it does not take. */
-	if (slot_company(slot) > s->server->config.in_flight + s->server->config.in_flight_all / 4) {
-		log_line("session", s->number, "cut off: it does not read its answers");
-		listen_disconnect(slot->pipe);
+	if (!s->ended &&
+	    slot_company(slot) > s->server->config.in_flight + s->server->config.in_flight_all / 4) {
+		events_tell(server, s, EVENT_CUT_OFF, 0, "it does not read its answers");
+		session_end(s);
+	}
+	if (s->ended) {
 		nng_msg_free(message);
 		slot_drop(slot);
 		return;
@@ -308,13 +311,13 @@ int request_wait(struct request *r, struct link *list, uint64_t wait_ms, void (*
 	r->deadline_ms = server_now() + wait_ms;
 	r->answer = answer;
 	link_append(list, &r->in_waiters);
-	server_wants_sweep(r->server);
+	server_wants_sweep(r->server, r->deadline_ms);
 	return LATER;
 }
 
-unsigned request_sweep(struct server *server, uint64_t now)
+uint64_t request_sweep(struct server *server, uint64_t now)
 {
-	unsigned waiting = 0;
+	uint64_t next = UINT64_MAX;
 	link_each(at_session, &server->sessions)
 	{
 		struct session *s = link_of(at_session, struct session, in_sessions);
@@ -325,11 +328,11 @@ unsigned request_sweep(struct server *server, uint64_t now)
 				continue;
 			if (now >= r->deadline_ms)
 				r->answer(r);
-			else
-				waiting++;
+			else if (r->deadline_ms < next)
+				next = r->deadline_ms;
 		}
 	}
-	return waiting;
+	return next;
 }
 
 void request_ran(void *arg, struct run *run)

@@ -31,6 +31,8 @@ struct request {
 	uint64_t deadline_ms;
 	void (*answer)(struct request *r); /* says how far it is, when the deadline has passed */
 	struct handle *handle;		   /* head.wait: for which */
+	struct event_ring *ring;	   /* events.next, events.list: whose, and after which number */
+	uint64_t since;
 	/* head.run */
 	struct run run;
 	struct head *head; /* referenced */
@@ -50,8 +52,8 @@ int request_wait(struct request *r, struct link *list, uint64_t wait_ms, void (*
 void request_abandon(struct request *r);
 /* Ends a waiting or queued request with `code`; a pass that has begun answers so when it ends. */
 void request_stop(struct request *r, int code, const char *why);
-/* Answers waiting requests whose time is over; returns how many still wait. */
-unsigned request_sweep(struct server *server, uint64_t now);
+/* Answers waiting requests whose time is over; returns when the next is due, UINT64_MAX: none waits. */
+uint64_t request_sweep(struct server *server, uint64_t now);
 
 /* The executor hands a pass back. */
 void request_ran(void *server, struct run *run);

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <sys/file.h>
 
-#define SWEEP_MS 25
+#define SWEEP_MOST_MS 1000
+#define DRAIN_LOOK_MS 25
 #define DRAIN_MS 5000 /* running work may take this long after SIGTERM */
 
 uint64_t server_now(void)
@@ -57,21 +58,30 @@ static void on_sweep(uv_timer_t *timer)
 {
 	struct server *s = timer->data;
 	uint64_t now = server_now();
-	unsigned waiting = request_sweep(s, now) + descriptors_sweep(s->descriptors, now);
+	uint64_t next = request_sweep(s, now), next_peer = descriptors_sweep(s->descriptors, now);
 
 	if (s->stopping) {
 		bool done = s->in_flight == 0 && s->loads == 0 && !answers_under_way(s);
 		if (done || now - s->stopping_since_ms > DRAIN_MS)
 			uv_stop(&s->loop);
-	} else if (waiting == 0) {
-		uv_timer_stop(timer);
+		next = now + DRAIN_LOOK_MS;
 	}
+	s->sweep_at_ms = UINT64_MAX;
+	if (next_peer < next)
+		next = next_peer;
+	if (next != UINT64_MAX)
+		server_wants_sweep(s, next);
 }
 
-void server_wants_sweep(struct server *s)
+void server_wants_sweep(struct server *s, uint64_t at_ms)
 {
-	if (!uv_is_active((uv_handle_t *)&s->sweep))
-		uv_timer_start(&s->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+	uint64_t now = server_now(), in_ms = at_ms > now ? at_ms - now : 0;
+	if (at_ms >= s->sweep_at_ms)
+		return;
+	s->sweep_at_ms = at_ms;
+	/* Now and then all the same: the loop's clock stands still while the machine sleeps, ours does not.
+	 */
+	uv_timer_start(&s->sweep, on_sweep, in_ms < SWEEP_MOST_MS ? in_ms : SWEEP_MOST_MS, 0);
 }
 
 static void on_signal(uv_signal_t *signal, int number)
@@ -81,8 +91,8 @@ static void on_signal(uv_signal_t *signal, int number)
 		uv_stop(&s->loop); /* asked twice: now */
 		return;
 	}
-	log_line("npud", 0, "signal %d: no new work, running work ends first", number);
 	s->stopping = true;
+	events_tell_all(s, EVENT_SHUTDOWN, "signal %d: no new work, running work ends first", number);
 	s->stopping_since_ms = server_now();
 	link_each(at_session, &s->sessions)
 	{
@@ -95,7 +105,7 @@ static void on_signal(uv_signal_t *signal, int number)
 		}
 	}
 	heads_stop(s);
-	server_wants_sweep(s);
+	server_wants_sweep(s, 0);
 }
 
 /* The lock is held for life: it keeps a second daemon from the socket and from the store. */
@@ -143,9 +153,11 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 	s->config = *config;
 	s->lock_fd = -1;
 	s->started_ms = server_now();
+	s->sweep_at_ms = UINT64_MAX;
 	link_init(&s->sessions);
 	link_init(&s->heads);
 	replies_init(&s->replies);
+	event_ring_init(&s->journal, EVENTS_OF_JOURNAL);
 	if (!kernels_pick(&s->kernels, cpu_have(), force))
 		return err_set(err, NPU_E_BAD_CONFIG,
 			       "NPU_KERNELS=%s: no such variant runs on this processor; unset it, or try ref",
@@ -196,6 +208,7 @@ void server_fini(struct server *s)
 	while (!link_empty(&s->sessions))
 		session_close(link_of(s->sessions.next, struct session, in_sessions));
 	replies_fini(&s->replies);
+	event_ring_fini(&s->journal);
 	admins_fini(&s->admins);
 	descriptors_free(s->descriptors);
 	uv_close((uv_handle_t *)&s->sweep, NULL);

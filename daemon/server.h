@@ -7,6 +7,7 @@
 
 #include "admins.h"
 #include "config.h"
+#include "events.h"
 #include "executor.h"
 #include "hash.h"
 #include "kernels.h"
@@ -25,11 +26,14 @@ struct server {
 	struct listener listener;
 	struct executor executor;
 	struct descriptors *descriptors;
-	uv_timer_t sweep; /* deadlines of waiting requests and of side-socket peers */
+	uv_timer_t sweep;     /* deadlines of waiting requests and of side-socket peers */
+	uint64_t sweep_at_ms; /* when it is due */
 	uv_signal_t term, interrupt;
 	struct link sessions;
 	struct link heads;
 	struct replies replies;
+	struct event_ring journal;
+	uint64_t last_event;
 	unsigned in_flight, loads;
 	uint64_t next_session, next_head;
 	uint64_t started_ms;
@@ -42,8 +46,8 @@ struct server {
 /* Milliseconds of CLOCK_BOOTTIME: sleep of the machine counts, a change of the wall clock does not. */
 uint64_t server_now(void);
 
-/* Something has a deadline: looks at them every few milliseconds until nothing has. */
-void server_wants_sweep(struct server *s);
+/* Something has a deadline: all of them are looked at then. */
+void server_wants_sweep(struct server *s, uint64_t at_ms);
 
 /* Takes the lock, listens; `config` is copied. IN_USE with the other's pid, IO, BAD_CONFIG. */
 int server_init(struct server *s, const struct config *config, struct err *err);

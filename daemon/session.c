@@ -23,6 +23,7 @@ int session_new(struct session **out, struct server *server, struct peer peer)
 	s->peer = peer;
 	s->number = ++server->next_session;
 	s->since_ms = server_now();
+	event_ring_init(&s->events, EVENTS_OF_SESSION);
 	link_init(&s->requests);
 	link_init(&s->files);
 	link_init(&s->handles);
@@ -37,11 +38,18 @@ void session_close(struct session *s)
 	link_each(at, &s->requests) request_abandon(link_of(at, struct request, in_session));
 	link_each(at, &s->handles) handle_close(link_of(at, struct handle, in_session));
 	link_each(at, &s->files) file_close(s, link_of(at, struct file, in_session));
+	event_ring_fini(&s->events);
 	replies_detach(&s->server->replies, s->replies,
 		       server_now() + s->server->config.ticket_resume * 1000);
 	if (s->peer.pidfd >= 0)
 		close(s->peer.pidfd);
 	free(s);
+}
+
+void session_end(struct session *s)
+{
+	s->ended = true;
+	listen_disconnect(s->peer.pipe);
 }
 
 struct session *session_of_number(struct server *server, uint64_t number)

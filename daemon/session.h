@@ -5,6 +5,7 @@
 #ifndef NPUD_SESSION_H
 #define NPUD_SESSION_H
 
+#include "events.h"
 #include "server.h"
 
 struct session {
@@ -15,8 +16,10 @@ struct session {
 	unsigned char token[16]; /* shows on the side socket who it is */
 	char name[65], version[33];
 	bool ready;		      /* has said hello */
+	bool ended;		      /* is being disconnected: what still comes is dropped */
 	struct reply_client *replies; /* of its client; NULL before hello */
 	uint64_t since_ms, requests_seen, next_handle;
+	struct event_ring events;
 	struct link requests, files, handles;
 	unsigned in_flight, file_count, handle_count;
 };
@@ -31,6 +34,9 @@ struct file {
 int session_new(struct session **out, struct server *server, struct peer peer);
 /* Drops its requests unanswered, closes files and heads, frees it. */
 void session_close(struct session *s);
+
+/* Ends its connection, and session_close follows. */
+void session_end(struct session *s);
 
 struct session *session_of_number(struct server *server, uint64_t number);
 struct session *session_of_pipe(struct server *server, uint32_t pipe);

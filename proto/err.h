@@ -6,6 +6,7 @@
 #ifndef NPUD_ERR_H
 #define NPUD_ERR_H
 
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,6 +44,10 @@ int err_set(struct err *e, int code, const char *format, ...) __attribute__((for
 
 /* The same for a failed system call: `number` is errno, said in words and turned into ours. */
 int err_sys(struct err *e, int number, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* vsnprintf that does not cut a character of UTF-8 in two: what does not fit goes as a whole. */
+void err_format(char *to, size_t room, const char *format, va_list args)
+	__attribute__((format(printf, 3, 0)));
 
 /* NAME, class and general sentence of a code (negative); unknown codes are "INTERNAL". */
 const char *err_name(int code);

@@ -1,5 +1,6 @@
 #include "extent.h"
 #include "err.h"
+#include <stdbool.h>
 
 #define STACK 32
 
@@ -7,6 +8,7 @@
 struct tag {
 	unsigned width;
 	uint64_t body, items;
+	bool contains; /* an array or a map, empty or not */
 	enum { PLAIN, COUNT_BYTES, COUNT_ITEMS, COUNT_PAIRS, REFUSED } counts;
 };
 
@@ -15,9 +17,9 @@ static struct tag tag_of(uint8_t t)
 	if (t < 0x80 || t >= 0xe0 || t == 0xc0 || t == 0xc2 || t == 0xc3)
 		return (struct tag){.counts = PLAIN};
 	if (t < 0x90)
-		return (struct tag){.items = 2u * (t & 15)};
+		return (struct tag){.items = 2u * (t & 15), .contains = true};
 	if (t < 0xa0)
-		return (struct tag){.items = t & 15};
+		return (struct tag){.items = t & 15, .contains = true};
 	if (t < 0xc0)
 		return (struct tag){.body = t & 31};
 	switch (t) {
@@ -45,13 +47,13 @@ static struct tag tag_of(uint8_t t)
 	case 0xdb:
 		return (struct tag){.width = 4, .counts = COUNT_BYTES};
 	case 0xdc:
-		return (struct tag){.width = 2, .counts = COUNT_ITEMS};
+		return (struct tag){.width = 2, .contains = true, .counts = COUNT_ITEMS};
 	case 0xdd:
-		return (struct tag){.width = 4, .counts = COUNT_ITEMS};
+		return (struct tag){.width = 4, .contains = true, .counts = COUNT_ITEMS};
 	case 0xde:
-		return (struct tag){.width = 2, .counts = COUNT_PAIRS};
+		return (struct tag){.width = 2, .contains = true, .counts = COUNT_PAIRS};
 	case 0xdf:
-		return (struct tag){.width = 4, .counts = COUNT_PAIRS};
+		return (struct tag){.width = 4, .contains = true, .counts = COUNT_PAIRS};
 	default: /* 0xc1 and the extension types */
 		return (struct tag){.counts = REFUSED};
 	}
@@ -94,10 +96,9 @@ int proto_extent_check(const void *bytes, size_t size, uint32_t max_items, unsig
 		if (t.body > size - at || t.items > size - at)
 			return NPU_E_MALFORMED;
 		at += t.body;
-		if (t.items) {
-			if (t.items > max_items || depth == max_depth)
-				return NPU_E_TOO_LARGE;
+		if (t.items > max_items || (t.contains && depth == max_depth))
+			return NPU_E_TOO_LARGE;
+		if (t.items)
 			left[++depth] = t.items;
-		}
 	}
 }

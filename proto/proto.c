@@ -13,9 +13,11 @@
 	}
 
 static const struct proto_field row_client_fields[] = {ROW_client(F, L, row_client)};
+static const struct proto_field row_event_fields[] = {ROW_event(F, L, row_event)};
 static const struct proto_field row_head_fields[] = {ROW_head(F, L, row_head)};
 static const struct proto_field proto_detail_fields[] = {DETAIL(F, L, proto_detail)};
 static const struct proto_message row_client_message = MESSAGE(row_client);
+static const struct proto_message row_event_message = MESSAGE(row_event);
 static const struct proto_message row_head_message = MESSAGE(row_head);
 const struct proto_message proto_detail_message = MESSAGE(proto_detail);
 

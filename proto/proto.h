@@ -53,6 +53,9 @@ typedef struct proto_bytes proto_bin;
 struct row_client {
 	ROW_client(F, L, row_client)
 };
+struct row_event {
+	ROW_event(F, L, row_event)
+};
 struct row_head {
 	ROW_head(F, L, row_head)
 };
@@ -67,6 +70,12 @@ enum proto_op_id {
 #include "ops.def"
 #undef OP
 	OP_COUNT
+};
+
+enum event_kind {
+#define E(kind, name, doc) EVENT_##kind,
+	EVENT_KINDS(E)
+#undef E
 };
 
 enum proto_access { ACCESS_FIRST, ACCESS_SESSION, ACCESS_ADMIN, ACCESS_SIDE };

@@ -70,7 +70,11 @@ int main(void)
 		print_message("Request", &op->request);
 		print_message("Reply", &op->reply);
 	}
-	printf("# Errors\n\n");
+	printf("# Events\n\n| kind | what it is about |\n| --- | --- |\n");
+#define E(kind, name, doc) printf("| %s | %s |\n", name, doc);
+	EVENT_KINDS(E)
+#undef E
+	printf("\n# Errors\n\n");
 	print_message("Details of an error, each only where it has something to say", &proto_detail_message);
 	printf("| code | name | class | meaning |\n| --- | --- | --- | --- |\n");
 #define ERROR(number, name, class, sentence) \

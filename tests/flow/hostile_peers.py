@@ -111,9 +111,15 @@ class Client:
         check(peer == b"\x00SP\x00\x00\x31\x00\x00", f"greeting of the daemon {peer!r}")
 
     def raw(self, body):
+        self.raw_send(body)
+        return self.raw_answer()
+
+    def raw_send(self, body):
         self.id += 1
         payload = struct.pack(">I", self.id) + body
         self.s.sendall(b"\x01" + struct.pack(">Q", len(payload)) + payload)
+
+    def raw_answer(self):
         frame = exactly(self.s, 9)
         check(frame[0] == 1, f"frame type {frame[0]}")
         answer = exactly(self.s, struct.unpack(">Q", frame[1:])[0])
@@ -123,9 +129,16 @@ class Client:
         check(isinstance(value, list) and len(value) == 3, f"envelope {value!r}")
         return value
 
-    def call(self, op, fields=None, major=1):
+    def send(self, op, fields, major=1):
         self.req += 1
-        req, code, body = self.raw(pack([major, op, self.req, fields or {}]))
+        self.raw_send(pack([major, op, self.req, fields]))
+
+    def answer(self):
+        return self.raw_answer()[1:]
+
+    def call(self, op, fields=None, major=1):
+        self.send(op, fields or {}, major)
+        req, code, body = self.raw_answer()
         check(req == self.req, f"{op}: req {req}, not {self.req}")
         return code, body
 
@@ -377,7 +390,54 @@ def repeats():
         c.s.close()
 
 
+def events():
+    """What concerns a session waits for it, in bounded number; the journal shows all of it to all."""
+    c, admin = Client(), Client()
+    session = c.hello()["session"]
+    admin.hello()
+    check(c.call("events.next", {"wait_ms": 0}) == (0, {"events": [], "more": False, "resync": False}), "no events")
+    code, body = c.call("events.next", {"since": 1 << 40, "wait_ms": 0})
+    check(code == 0 and body["resync"], f"a number of another life of the daemon: {code} {body}")
+    refused(c.call("events.next", {"wait_ms": 25001}), 6, "BAD_VALUE", "a wait that is too long")
+
+    seen = 0  # page through to the end of the journal
+    while True:
+        code, body = admin.call("events.list", {"since": seen, "wait_ms": 0})
+        if body["events"]:
+            seen = body["events"][-1]["number"]
+        if not body["more"]:
+            break
+    waiting = Client()
+    waiting.hello()
+    waiting.send("events.list", {"since": seen})
+    c.send("events.next", {})
+    time.sleep(0.1)
+    code, _ = admin.call("kick", {"session": session})
+    check(code == 0, "kick")
+    code, body = waiting.answer()
+    told = body["events"][0]
+    check(told["kind"] == "kicked" and told["session"] == session and told["number"] == seen + 1, f"the journal: {told}")
+    check(told["uid"] == os.getuid() and abs(told["time_ms"] / 1000 - time.time()) < 60, f"the journal: {told}")
+
+    # A journal that a reader did not follow says so, and pages.
+    for _ in range(1100):
+        d = Client()
+        admin.call("kick", {"session": d.hello()["session"]})
+        d.s.close()
+    code, body = admin.call("events.list", {"since": seen, "wait_ms": 0})
+    check(body["resync"] and body["more"] and len(body["events"]) == 32, f"an overflown journal: {body['resync']} {body['more']}")
+    numbers = [e["number"] for e in body["events"]]
+    while body["more"]:
+        code, body = admin.call("events.list", {"since": numbers[-1], "wait_ms": 0})
+        check(not body["resync"], "resync in the middle of the journal")
+        numbers += [e["number"] for e in body["events"]]
+    check(numbers == list(range(numbers[0], numbers[0] + 1024)), f"the journal: {len(numbers)} from {numbers[0]} to {numbers[-1]}")
+    for s in (c, admin, waiting):
+        s.s.close()
+
+
 client, its_token = main_socket()
+events()
 repeats()
 side_socket(client, its_token)
 check(client.call("ping") == (0, {}), "the first session does not live to the end")

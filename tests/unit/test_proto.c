@@ -100,6 +100,12 @@ Test(proto, extent_refuses_extensions_claims_depth_and_items)
 	bytes[8] = 0x91;
 	bytes[9] = 0x01;
 	cr_expect_eq(check(bytes, 10), NPU_E_TOO_LARGE, "nine deep");
+	bytes[8] = 0x90;
+	cr_expect_eq(check(bytes, 9), NPU_E_TOO_LARGE, "nine deep, the last one empty");
+	bytes[8] = 0x80;
+	cr_expect_eq(check(bytes, 9), NPU_E_TOO_LARGE, "nine deep, the last one an empty map");
+	bytes[7] = 0x90;
+	cr_expect_eq(check(bytes, 8), 0, "eight deep, the last one empty");
 	memset(bytes, 0x91, sizeof bytes);
 	cr_expect_eq(proto_extent_check(bytes, sizeof bytes, UINT32_MAX, UINT32_MAX), NPU_E_TOO_LARGE);
 
@@ -482,7 +488,10 @@ Test(proto, printable_escapes_what_drives_a_terminal)
 	printed("\xff\xc3(\xed\xa0\x80", 6, 64, "\\xff\\xc3(\\xed\\xa0\\x80");
 	printed("\xe2\x82", 2, 64, "\\xe2\\x82");
 	printed("abcdefghij", 10, 8, "abcd...");
-	printed("a\xe2\x82\xac\xe2\x82\xac", 7, 10, "a\xe2\x82\xac...");
+	printed("abcdefg", 7, 8, "abcdefg");
+	printed("a\xe2\x82\xac\xe2\x82\xac", 7, 8, "a\xe2\x82\xac\xe2\x82\xac");
+	printed("a\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac", 10, 8, "a\xe2\x82\xac...");
+	printed("a\xe2\x82\xac\xe2\x82\xac", 7, 7, "a...");
 	printed("\033\033\033", 3, 10, "\\x1b...");
 	for (size_t room = 1; room < 32; room++) {
 		char to[64];
@@ -490,5 +499,25 @@ Test(proto, printable_escapes_what_drives_a_terminal)
 		err_printable(to, room, "\xe2\x82\xac\033\"\xe2\x82\xac\n\xe2\x82\xac", 12);
 		cr_expect(strnlen(to, room) < room && err_is_utf8(to, strlen(to)), "room %zu", room);
 		cr_expect_eq(to[room], '#', "room %zu", room);
+	}
+}
+
+Test(proto, a_sentence_is_never_cut_in_the_middle_of_a_character)
+{
+	static const char *const characters[] = {"a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+
+	for (size_t c = 0; c < sizeof characters / sizeof *characters; c++) {
+		char many[600] = "";
+		while (strlen(many) + 5 < sizeof many)
+			strcat(many, characters[c]);
+		for (size_t before = 0; before < 5; before++) {
+			struct err err;
+			err_set(&err, NPU_E_IO, "%.*s%s", (int)before, "----", many);
+			size_t size = strlen(err.text), one = strlen(characters[c]);
+			cr_expect(err_is_utf8(err.text, size), "%zu bytes a character, %zu before", one,
+				  before);
+			cr_expect(size + one >= sizeof err.text, "more was cut than one character: %zu",
+				  size);
+		}
 	}
 }
