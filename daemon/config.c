@@ -26,6 +26,7 @@ static const struct key {
 	TEXT_KEY("daemon", "group", group),
 	TEXT_KEY("daemon", "admin_group", admin_group),
 	TEXT_KEY("device", "kind", device),
+	COUNT_KEY("head", "threads", threads, 1, 16),
 	COUNT_KEY("resident", "max_bytes", resident_bytes, 1 << 20, UINT64_C(1) << 50),
 	COUNT_KEY("limits", "connections", connections, 1, 100000),
 	COUNT_KEY("limits", "in_flight", in_flight, 1, 1024),
@@ -49,6 +50,7 @@ void config_defaults(struct config *c)
 	char run_user[64];
 
 	*c = (struct config){.device = "none",
+			     .threads = 4,
 			     .resident_bytes =
 				     (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE),
 			     .connections = 4096,

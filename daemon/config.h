@@ -13,6 +13,7 @@ struct config {
 	char admin_group[64];	 /* [daemon] admin_group: who may do what concerns others; empty: root and the
 				    owner */
 	char device[16];	 /* [device] kind: none */
+	uint64_t threads;	 /* [head] threads: of a pass and of packing; no more than processors */
 	uint64_t resident_bytes; /* [resident] max_bytes: of all packed heads; default half of the memory */
 	uint64_t connections;	 /* [limits] connections: at once */
 	uint64_t in_flight;	 /* [limits] in_flight: requests of one connection at once */

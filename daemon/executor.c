@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ROWS_IN_PASS 16u /* rows of one pass over the weights: bounds the room for sums */
+#define ROWS_IN_PASS 128u /* rows of one pass over the weights: bounds the room for sums */
 
 static double seconds(clockid_t clock)
 {
@@ -27,34 +27,36 @@ static int run_rows(struct executor *e, struct run *r)
 	uint32_t most = r->rows < ROWS_IN_PASS ? r->rows : ROWS_IN_PASS;
 	float ascale[ROWS_IN_PASS];
 	cleanup(freep) int8_t *q = malloc((size_t)most * g->kd);
-	cleanup(freep) int32_t *acc = malloc((size_t)most * g->nd * sizeof *acc);
 	cleanup(freep) float *row = malloc(g->h * sizeof *row); /* x may be at any address */
-	cleanup(freep) float *some = NULL;
 
 	if (r->want == WANT_LOGITS) {
 		r->logits = malloc((size_t)r->rows * g->nv * sizeof *r->logits);
 	} else {
-		some = malloc((size_t)most * g->nv * sizeof *some);
 		r->ids = malloc((size_t)r->rows * r->k * sizeof *r->ids);
 		r->values = malloc((size_t)r->rows * r->k * sizeof *r->values);
 	}
-	if (!q || !acc || !row || (r->want == WANT_LOGITS ? !r->logits : !some || !r->ids || !r->values))
-		return err_set(&r->err, NPU_E_NO_MEMORY, "no memory for %u rows of %u logits", r->rows,
-			       g->nv);
-	for (uint32_t at = 0; at < r->rows; at += most) {
-		uint32_t rows = r->rows - at < most ? r->rows - at : most;
-		float *to = some ? some : r->logits + (size_t)at * g->nv;
-		for (uint32_t m = 0; m < rows; m++) {
+	bool room = q && row && (r->want == WANT_LOGITS ? !!r->logits : r->ids && r->values);
+	for (uint32_t at = 0; room && at < r->rows; at += most) {
+		struct pass pass = {q,	  ascale, r->rows - at < most ? r->rows - at : most, NULL, r->k,
+				    NULL, NULL};
+		if (r->logits) {
+			pass.logits = r->logits + (size_t)at * g->nv;
+		} else {
+			pass.ids = r->ids + (size_t)at * r->k;
+			pass.values = r->values + (size_t)at * r->k;
+		}
+		for (uint32_t m = 0; m < pass.rows; m++) {
 			memcpy(row, (const char *)r->x + (size_t)(at + m) * g->h * sizeof *row,
 			       g->h * sizeof *row);
-			r->nonfinite += head_quantise(q + (size_t)m * g->kd, &ascale[m], row, g->h, g->kd);
+			r->nonfinite +=
+				e->kernels->quantise(q + (size_t)m * g->kd, &ascale[m], row, g->h, g->kd);
 		}
-		image_run(r->image, e->head, q, ascale, rows, acc, to);
-		for (uint32_t m = 0; some && m < rows; m++)
-			head_top(r->ids + (size_t)(at + m) * r->k, r->values + (size_t)(at + m) * r->k, r->k,
-				 some + (size_t)m * g->nv, g->nv);
-		r->rows_in_pass = rows;
+		room = image_run(r->image, e->kernels, e->pool, &pass);
+		r->rows_in_pass = pass.rows;
 	}
+	if (!room)
+		return err_set(&r->err, NPU_E_NO_MEMORY, "no memory for %u rows of %u logits", r->rows,
+			       g->nv);
 	return 0;
 }
 
@@ -72,11 +74,12 @@ static void work(void *arg)
 		link_remove(&r->in_queue);
 		uv_mutex_unlock(&e->lock);
 
-		double begun = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+		double begun = seconds(CLOCK_MONOTONIC);
+		double cpu = seconds(CLOCK_THREAD_CPUTIME_ID) + pool_cpu_seconds(e->pool);
 		r->queue_seconds = begun - (double)r->queued_ns * 1e-9;
 		run_rows(e, r);
 		r->compute_seconds = seconds(CLOCK_MONOTONIC) - begun;
-		r->cpu_seconds = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+		r->cpu_seconds = seconds(CLOCK_THREAD_CPUTIME_ID) + pool_cpu_seconds(e->pool) - cpu;
 
 		uv_mutex_lock(&e->lock);
 		link_append(&e->finished, &r->in_queue);
@@ -101,18 +104,18 @@ static void on_wake(uv_async_t *wake)
 	}
 }
 
-int executor_init(struct executor *e, uv_loop_t *loop, head_fn *head, void (*done)(void *, struct run *),
-		  void *arg)
+int executor_init(struct executor *e, uv_loop_t *loop, const struct kernels *kernels, unsigned threads,
+		  void (*done)(void *, struct run *), void *arg)
 {
 	memset(e, 0, sizeof *e);
 	link_init(&e->todo);
 	link_init(&e->finished);
-	e->head = head;
+	e->kernels = kernels;
 	e->done = done;
 	e->arg = arg;
 	e->wake.data = e;
-	if (uv_mutex_init(&e->lock) || uv_cond_init(&e->work) || uv_async_init(loop, &e->wake, on_wake) ||
-	    uv_thread_create(&e->thread, work, e))
+	if (!pool_new(&e->pool, threads) || uv_mutex_init(&e->lock) || uv_cond_init(&e->work) ||
+	    uv_async_init(loop, &e->wake, on_wake) || uv_thread_create(&e->thread, work, e))
 		return NPU_E_NO_MEMORY;
 	return 0;
 }
@@ -128,6 +131,7 @@ void executor_fini(struct executor *e)
 	uv_close((uv_handle_t *)&e->wake, NULL);
 	uv_cond_destroy(&e->work);
 	uv_mutex_destroy(&e->lock);
+	pool_free(e->pool);
 }
 
 void executor_add(struct executor *e, struct run *run)

@@ -1,6 +1,6 @@
 /*
- * One thread that runs passes over packed heads, in the order they came. The loop hands in runs and gets
- * them back through `done`, on the loop. A run's image must outlive it.
+ * One thread that runs passes over packed heads, in the order they came, with a pool of others to help it.
+ * The loop hands in runs and gets them back through `done`, on the loop. A run's image must outlive it.
  */
 #ifndef NPUD_EXECUTOR_H
 #define NPUD_EXECUTOR_H
@@ -39,13 +39,15 @@ struct executor {
 	struct link todo, finished; /* under lock */
 	bool stop;
 	uv_async_t wake;
-	head_fn *head;
+	const struct kernels *kernels;
+	struct pool *pool; /* the thread's */
 	void (*done)(void *arg, struct run *run);
 	void *arg;
 };
 
-int executor_init(struct executor *e, uv_loop_t *loop, head_fn *head, void (*done)(void *, struct run *),
-		  void *arg);
+/* `threads` at least 1, the executor's own included; `kernels` must outlive it. */
+int executor_init(struct executor *e, uv_loop_t *loop, const struct kernels *kernels, unsigned threads,
+		  void (*done)(void *, struct run *), void *arg);
 void executor_fini(struct executor *e); /* finishes the run in hand; the queue must be empty or dropped */
 
 void executor_add(struct executor *e, struct run *run);

@@ -312,7 +312,7 @@ int on_head_open(struct request *r, const struct req_head_open *q, struct rep_he
 	cleanup(freep) struct job *j = calloc(1, sizeof *j);
 	want.tensor = strndup(q->tensor.data, q->tensor.size);
 	if (fd < 0 || !h || !j || !want.tensor ||
-	    load_new(&j->load, &want, fd, &server->secret, &server->kernels)) {
+	    load_new(&j->load, &want, fd, &server->secret, &server->kernels, server->threads)) {
 		free(want.tensor);
 		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory or descriptors", file->name);
 	}

@@ -1,13 +1,16 @@
 #include "loader.h"
+#include "pages.h"
 #include "own.h"
+#include "pool.h"
 #include <stdio.h>
 #include <string.h>
+#include <uv.h>
 
-#define SLICE \
-	((size_t)4 << 20) /* bytes read at once, about; also the float32 they become is a few of these */
+#define SLICE ((size_t)2 << 20)	 /* bytes of a slice, about, as stored or as float32 */
+#define ROOMS ((size_t)48 << 20) /* bytes of the slices of all threads, but one there must be */
 
 int load_new(struct load **out, struct load_request *request, int fd, const struct hash_secret *secret,
-	     const struct kernels *kernels)
+	     const struct kernels *kernels, unsigned threads)
 {
 	struct load *l = calloc(1, sizeof *l);
 	if (!l)
@@ -17,6 +20,7 @@ int load_new(struct load **out, struct load_request *request, int fd, const stru
 	l->fd = fd;
 	l->secret = secret;
 	l->kernels = kernels;
+	l->threads = threads;
 	*out = l;
 	return 0;
 }
@@ -34,60 +38,136 @@ void load_free(struct load *l)
 	free(l);
 }
 
+static void pool_freep(struct pool **p)
+{
+	pool_free(*p);
+}
+
 static int cancelled(struct err *err)
 {
 	return err_set(err, NPU_E_CANCELLED, "loading was cancelled: nobody waits for it any more");
 }
 
-/* Bands of one slice: about SLICE bytes as stored, and as many as leave the float32 copy at a few slices. */
-static uint32_t slice_bands(const struct matrix *m)
-{
-	uint64_t as_float = (uint64_t)m->band_rows * m->width * sizeof(float);
-	uint64_t larger = m->band_bytes > as_float ? m->band_bytes : as_float;
-	uint64_t bands = SLICE / larger;
-	return bands ? bands : 1;
-}
-
 /* What a pass does with a decoded slice: stored rows first .. first+rows-1. */
 typedef void slice_fn(struct load *l, uint32_t first, uint32_t rows, const float *values);
 
-/* Reads, hashes and hands on the whole matrix, slice by slice. `each` NULL: only hash. */
-static int pass(struct load *l, slice_fn *each, unsigned char hash[16], struct err *err)
+/*
+ * One reading of the whole matrix, slice by slice, by several threads at once. They read and pack beside
+ * each other; the hash, whose bytes have an order, and `in_order` run in the order of the slices, each
+ * slice by the thread that read it, while it is in that thread's cache.
+ */
+struct reading {
+	struct load *load;
+	slice_fn *in_order, *each; /* NULL: nothing */
+	uint32_t bands, step;	   /* of the matrix; of one slice */
+	size_t stored, room;	   /* bytes of a slice as stored; with its float32, a thread's room */
+	char *rooms;
+	struct hasher *hasher;
+
+	uv_mutex_t lock;
+	uv_cond_t turns;
+	uint32_t turn; /* the slice the hash waits for */
+	uint32_t rows_done;
+	int result;
+	struct err *err; /* of the first that failed */
+};
+
+static void take_slice(void *arg, uint32_t i, unsigned thread)
+{
+	struct reading *g = arg;
+	struct load *l = g->load;
+	const struct matrix *m = &l->matrix;
+	uint32_t at = i * g->step, count = g->bands - at < g->step ? g->bands - at : g->step;
+	uint32_t first = at * m->band_rows, rows = count * m->band_rows;
+	char *stored = g->rooms + thread * g->room;
+	float *values = (float *)(m->tensor->type == TYPE_F32 ? stored : stored + g->stored);
+	struct err err;
+	int r = atomic_load(&l->stop) ? cancelled(&err) : matrix_read(m, at, count, stored, &err);
+
+	if (r == 0 && (g->in_order || g->each) && values != (float *)stored)
+		matrix_decode(m, stored, count, values);
+	rows = m->rows - first < rows ? m->rows - first : rows;
+
+	uv_mutex_lock(&g->lock);
+	while (g->turn != i)
+		uv_cond_wait(&g->turns, &g->lock);
+	if (r && !g->result) {
+		g->result = r;
+		*g->err = err;
+	}
+	bool go = !g->result;
+	uv_mutex_unlock(&g->lock);
+	if (go) {
+		hasher_add(g->hasher, stored, count * m->band_bytes);
+		if (g->in_order)
+			g->in_order(l, first, rows, values);
+	}
+	uv_mutex_lock(&g->lock);
+	g->turn++;
+	uv_cond_broadcast(&g->turns);
+	uv_mutex_unlock(&g->lock);
+	if (!go || !g->each)
+		return;
+	g->each(l, first, rows, values);
+	uv_mutex_lock(&g->lock);
+	g->rows_done += rows;
+	/* Slices end in any order: so much is done, of whichever tile. Transposed, none is done before all
+	 * are. */
+	if (!m->transposed)
+		atomic_store(&l->tiles_done, g->rows_done / l->geometry.nd);
+	uv_mutex_unlock(&g->lock);
+}
+
+static size_t whole_lines(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+/* Reads, hashes and hands on the whole matrix. */
+static int read_all(struct load *l, slice_fn *in_order, slice_fn *each, unsigned char hash[16],
+		    struct err *err)
 {
 	const struct matrix *m = &l->matrix;
-	uint32_t bands = matrix_bands(m), step = slice_bands(m);
-	cleanup(hasher_freep) struct hasher *hasher = NULL;
-	uint64_t slice = step * m->band_bytes;
-	cleanup(freep) void *stored = malloc(slice);
-	cleanup(freep) float *values =
-		each ? malloc((size_t)step * m->band_rows * m->width * sizeof *values) : NULL;
+	uint64_t as_float = (uint64_t)m->band_rows * m->width * sizeof(float);
+	uint64_t step = SLICE / (m->band_bytes > as_float ? m->band_bytes : as_float);
+	struct reading g = {
+		.load = l, .in_order = in_order, .each = each, .bands = matrix_bands(m), .err = err};
 
-	if (!stored || (each && !values) || hasher_new(&hasher, l->secret))
-		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for a slice of %llu bytes",
-			       l->request.label, (unsigned long long)slice);
-	for (uint32_t at = 0; at < bands; at += step) {
-		uint32_t count = bands - at < step ? bands - at : step;
-		if (atomic_load(&l->stop))
-			return cancelled(err);
-		int r = matrix_read(m, at, count, stored, err);
-		if (r)
-			return r;
-		hasher_add(hasher, stored, count * m->band_bytes);
-		if (!each)
-			continue;
-		uint32_t first = at * m->band_rows, rows = count * m->band_rows;
-		matrix_decode(m, stored, count, values);
-		each(l, first, m->rows - first < rows ? m->rows - first : rows, values);
-	}
-	hasher_end(hasher, m, hash);
-	return 0;
+	/* Whole chunks of the blocked layout, which two threads should not share. */
+	step = step < 8 ? 8 : step / 8 * 8;
+	g.step = step < g.bands ? (uint32_t)step : g.bands;
+	g.stored = whole_lines(g.step * m->band_bytes);
+	g.room = g.stored + (m->tensor->type == TYPE_F32 ? 0 : whole_lines(g.step * as_float));
+	uint32_t slices = (g.bands + g.step - 1) / g.step, threads = ROOMS / g.room;
+	threads = threads < l->threads ? threads : l->threads;
+	threads = threads < slices ? threads : slices;
+	threads = threads ? threads : 1;
+
+	size_t size = threads * g.room;
+	cleanup(hasher_freep) struct hasher *hasher = NULL;
+	cleanup(pool_freep) struct pool *pool = NULL;
+	if (hasher_new(&hasher, l->secret) || !pool_new(&pool, threads) || !(g.rooms = pages_new(&size)))
+		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for slices of %zu bytes",
+			       l->request.label, g.stored);
+	g.hasher = hasher;
+	uv_mutex_init(&g.lock);
+	uv_cond_init(&g.turns);
+	pool_run(pool, slices, take_slice, &g);
+	uv_cond_destroy(&g.turns);
+	uv_mutex_destroy(&g.lock);
+	pages_free(g.rooms, size);
+	if (g.result == 0)
+		hasher_end(hasher, m, hash);
+	return g.result;
 }
 
 static void take_amax(struct load *l, uint32_t first, uint32_t rows, const float *values)
 {
+	uint64_t nonfinite = 0;
 	(void)first;
 	for (uint32_t i = 0; i < rows; i++)
-		l->nonfinite += pack_amax(l->amax, values + (size_t)i * l->matrix.width, l->matrix.width);
+		nonfinite += pack_amax(l->amax, values + (size_t)i * l->matrix.width, l->matrix.width);
+	atomic_fetch_add(&l->nonfinite, nonfinite);
 }
 
 int load_identify(struct load *l, struct err *err)
@@ -114,22 +194,23 @@ int load_identify(struct load *l, struct err *err)
 	}
 	if (l->matrix.transposed && !(l->amax = calloc(l->matrix.nv, sizeof *l->amax)))
 		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for %u columns", q->label, l->matrix.nv);
-	return pass(l, l->matrix.transposed ? take_amax : NULL, l->hash, err);
+	return read_all(l, l->matrix.transposed ? take_amax : NULL, NULL, l->hash, err);
 }
 
 /* Stored rows are vocabulary rows: each is a column of a tile. */
 static void pack_columns(struct load *l, uint32_t first, uint32_t rows, const float *values)
 {
 	const struct geometry *g = &l->geometry;
+	uint64_t nonfinite = 0;
 	while (rows) {
 		struct tile tile = image_tile(&l->image, first / g->nd);
 		uint32_t n = first % g->nd, count = g->nd - n < rows ? g->nd - n : rows;
-		l->nonfinite += l->kernels->pack(&tile, n, values, count, g->h);
+		nonfinite += l->kernels->pack(&tile, n, values, count, g->h);
 		values += (size_t)count * g->h;
 		first += count;
 		rows -= count;
-		atomic_store(&l->tiles_done, first / g->nd);
 	}
+	atomic_fetch_add(&l->nonfinite, nonfinite);
 }
 
 /* Stored rows are hidden rows: each has one code of every column, whose scales the first pass found. */
@@ -158,7 +239,7 @@ int load_pack(struct load *l, struct err *err)
 			pack_scales(&tile, 0, l->amax + (size_t)t * g->nd, geometry_columns(g, t));
 		tile_pad(&tile, geometry_columns(g, t));
 	}
-	int r = pass(l, l->matrix.transposed ? pack_hidden : pack_columns, hash, err);
+	int r = read_all(l, NULL, l->matrix.transposed ? pack_hidden : pack_columns, hash, err);
 	if (r)
 		return r;
 	/* What was packed must be what was named, or somebody else would be served it under that name. */

@@ -1,7 +1,8 @@
 /*
  * A head on its way from a file into memory: hash (which names it), then pack (which hashes again what it
- * packs, and fails when the two differ). Runs on a worker thread and touches only its own struct; the
- * loop looks at `tiles_done` and sets `stop`.
+ * packs, and fails when the two differ). Runs on a worker thread, with a pool of its own while it reads, so
+ * that a slow disk under one load holds up no other; touches only its own struct. The loop looks at
+ * `tiles_done` and sets `stop`.
  */
 #ifndef NPUD_LOADER_H
 #define NPUD_LOADER_H
@@ -23,6 +24,7 @@ struct load {
 	int fd; /* owned */
 	const struct hash_secret *secret;
 	const struct kernels *kernels;
+	unsigned threads; /* that read and pack, the caller's included */
 	atomic_bool stop;
 	atomic_uint tiles_done;
 
@@ -35,12 +37,12 @@ struct load {
 	float *amax; /* of the columns of a transposed matrix, from the first pass */
 	/* made by load_pack */
 	struct image image;
-	uint64_t nonfinite;
+	_Atomic uint64_t nonfinite;
 };
 
 /* `request->tensor` and `fd` become the load's. */
 int load_new(struct load **out, struct load_request *request, int fd, const struct hash_secret *secret,
-	     const struct kernels *kernels);
+	     const struct kernels *kernels, unsigned threads);
 void load_free(struct load *l);
 
 /* Opens the container, finds the head, chooses the geometry, hashes. What container.h says, BAD_GEOMETRY,

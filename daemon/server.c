@@ -178,8 +178,9 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 	uv_signal_init(&s->loop, &s->term);
 	uv_signal_init(&s->loop, &s->interrupt);
 	s->sweep.data = s->term.data = s->interrupt.data = s;
-	if (executor_init(&s->executor, &s->loop, s->kernels.head, request_ran, s))
-		return err_set(err, NPU_E_NO_MEMORY, "the executor's thread cannot be made");
+	s->threads = pool_processors() < config->threads ? pool_processors() : (unsigned)config->threads;
+	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, request_ran, s))
+		return err_set(err, NPU_E_NO_MEMORY, "the executor's threads cannot be made");
 	/* Before anybody can connect; from here on callbacks may be queued, and none runs before server_run.
 	 */
 	r = listener_init(&s->listener, &s->loop, config->socket, (unsigned)config->connections,
@@ -191,8 +192,9 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 	give_to_group(config);
 	uv_signal_start(&s->term, on_signal, SIGTERM);
 	uv_signal_start(&s->interrupt, on_signal, SIGINT);
-	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s", NPUD_VERSION,
-		 config->socket, config->device, s->kernels.pack_variant, s->kernels.head_variant);
+	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s, %u threads", NPUD_VERSION,
+		 config->socket, config->device, s->kernels.pack_variant, s->kernels.head_variant,
+		 s->threads);
 	return 0;
 }
 

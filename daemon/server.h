@@ -22,6 +22,7 @@ struct server {
 	struct config config;
 	struct admins admins;
 	struct kernels kernels;
+	unsigned threads; /* of a pass, and of a load */
 	struct hash_secret secret;
 	struct listener listener;
 	struct executor executor;

@@ -1,30 +1,22 @@
 #include "image.h"
+#include "pages.h"
+#include "top.h"
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-#define HUGE ((size_t)2 << 20)
 
 bool image_init(struct image *i, const struct geometry *g)
 {
-	size_t want = (geometry_bytes(g) + HUGE - 1) / HUGE * HUGE;
-	/* The kernel gives 2 MiB pages only to aligned ranges: map more, keep the aligned part. */
-	char *map = mmap(NULL, want + HUGE, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (map == MAP_FAILED)
+	size_t size = geometry_bytes(g);
+	void *memory = pages_new(&size);
+	if (!memory)
 		return false;
-	char *at = (char *)(((uintptr_t)map + HUGE - 1) / HUGE * HUGE);
-	if (at > map)
-		munmap(map, (size_t)(at - map));
-	munmap(at + want, (size_t)(map + HUGE - at));
-	madvise(at, want, MADV_HUGEPAGE); /* a refusal costs speed and nothing else */
-	*i = (struct image){*g, at, want};
+	*i = (struct image){*g, memory, size};
 	return true;
 }
 
 void image_fini(struct image *i)
 {
-	if (i->memory)
-		munmap(i->memory, i->size);
+	pages_free(i->memory, i->size);
 	memset(i, 0, sizeof *i);
 }
 
@@ -37,16 +29,114 @@ struct tile image_tile(const struct image *i, uint32_t t)
 	return (struct tile){g->kd, g->nd, g->layout, all_codes + t * codes, all_scales + (size_t)t * g->nd};
 }
 
-void image_run(const struct image *i, head_fn *head, const int8_t *q, const float *ascale, uint32_t rows,
-	       int32_t *acc, float *logits)
+/* Columns whose sums are made together: one panel of blocks, or enough of a row to read it in lines. */
+#define PANEL 128u
+#define PANEL_ROW_MAJOR 1024u
+#define PIECE_LEAST ((size_t)1 << 20)
+#define PIECE_MOST ((size_t)4 << 20)
+
+struct running {
+	const struct image *image;
+	const struct kernels *kernels;
+	const struct pass *pass;
+	uint32_t panel;	      /* columns */
+	uint32_t panels;      /* of one piece */
+	uint32_t tile_pieces; /* of one tile */
+	int32_t *acc;	      /* [threads][rows][panel] */
+	struct top *tops;     /* [threads][rows] */
+};
+
+static void run_panel(struct running *r, uint32_t t, uint32_t n, uint32_t columns, int32_t *acc,
+		      struct top *tops)
+{
+	const struct pass *p = r->pass;
+	const struct geometry *g = &r->image->geometry;
+	struct tile all = image_tile(r->image, t), tile = tile_from(&all, n);
+	size_t first = (size_t)t * g->nd + n;
+	float some[PANEL_ROW_MAJOR];
+
+	r->kernels->head(&tile, p->q, p->rows, columns, acc);
+	for (uint32_t m = 0; m < p->rows; m++, acc += columns) {
+		float *to = p->logits ? p->logits + m * (size_t)g->nv + first : some;
+		head_epilogue(to, acc, p->ascale[m], tile.scales, columns);
+		if (!p->logits)
+			top_add(&tops[m], (uint32_t)first, to, columns);
+	}
+}
+
+static void run_piece(void *arg, uint32_t i, unsigned thread)
+{
+	struct running *r = arg;
+	uint32_t rows = r->pass->rows, t = i / r->tile_pieces,
+		 columns = geometry_columns(&r->image->geometry, t);
+	uint64_t n = (uint64_t)(i % r->tile_pieces) * r->panels * r->panel,
+		 end = n + (uint64_t)r->panels * r->panel;
+
+	for (; n < end && n < columns; n += r->panel)
+		run_panel(r, t, (uint32_t)n, columns - n < r->panel ? (uint32_t)(columns - n) : r->panel,
+			  r->acc + (size_t)thread * rows * r->panel, r->tops + (size_t)thread * rows);
+}
+
+/* Room for the best of every row and thread; the first thread's is the answer itself. */
+static bool tops_new(struct running *r, unsigned threads, void **room)
+{
+	const struct pass *p = r->pass;
+	size_t one = (size_t)p->rows * p->k, others = (threads - 1) * one;
+	char *memory =
+		malloc(threads * p->rows * sizeof *r->tops + others * (sizeof(uint32_t) + sizeof(float)));
+	if (!memory)
+		return false;
+	struct top *tops = (struct top *)memory;
+	uint32_t *ids = (uint32_t *)(tops + (size_t)threads * p->rows);
+	float *values = (float *)(ids + others);
+	for (size_t i = 0; i < (size_t)threads * p->rows; i++) {
+		size_t at = i * p->k;
+		tops[i] = at < one ? (struct top){p->k, 0, p->ids + at, p->values + at}
+				   : (struct top){p->k, 0, ids + at - one, values + at - one};
+	}
+	*room = r->tops = tops;
+	return true;
+}
+
+static void tops_end(struct running *r, unsigned threads)
+{
+	uint32_t rows = r->pass->rows;
+	for (uint32_t m = 0; m < rows; m++) {
+		for (unsigned i = 1; i < threads; i++)
+			top_merge(&r->tops[m], &r->tops[i * rows + m]);
+		top_sort(&r->tops[m]);
+	}
+}
+
+bool image_run(const struct image *i, const struct kernels *kernels, struct pool *pool,
+	       const struct pass *pass)
 {
 	const struct geometry *g = &i->geometry;
-	for (uint32_t t = 0; t < g->tiles; t++) {
-		struct tile tile = image_tile(i, t);
-		uint32_t columns = geometry_columns(g, t);
-		head(&tile, q, rows, columns, acc);
-		for (uint32_t m = 0; m < rows; m++)
-			head_epilogue(logits + (size_t)m * g->nv + (size_t)t * g->nd,
-				      acc + (size_t)m * columns, ascale[m], tile.scales, columns);
+	unsigned threads = pool_threads(pool);
+	uint32_t panel = g->layout == LAYOUT_BLOCKED ? PANEL : PANEL_ROW_MAJOR;
+	uint32_t tile_panels = (g->nd + panel - 1) / panel;
+	/* A few pieces a thread even out; fewer and larger ones read faster. */
+	size_t share = (size_t)g->tiles * g->nd * g->kd / threads / 4, bytes = (size_t)panel * g->kd;
+	share = share < PIECE_LEAST ? PIECE_LEAST : share > PIECE_MOST ? PIECE_MOST : share;
+	size_t panels = (share + bytes - 1) / bytes;
+	void *room = NULL;
+	struct running r = {
+		.image = i,
+		.kernels = kernels,
+		.pass = pass,
+		.panel = panel,
+		.panels = panels < tile_panels ? (uint32_t)panels : tile_panels,
+	};
+
+	r.tile_pieces = (tile_panels + r.panels - 1) / r.panels;
+	r.acc = aligned_alloc(64, (size_t)threads * pass->rows * panel * sizeof *r.acc);
+	bool done = r.acc && (pass->logits || tops_new(&r, threads, &room));
+	if (done) {
+		pool_run(pool, g->tiles * r.tile_pieces, run_piece, &r);
+		if (!pass->logits)
+			tops_end(&r, threads);
 	}
+	free(room);
+	free(r.acc);
+	return done;
 }

@@ -3,6 +3,7 @@
 #define NPUD_KERNELS_IMAGE_H
 
 #include "geometry.h"
+#include "pool.h"
 
 struct image {
 	struct geometry geometry;
@@ -17,11 +18,23 @@ void image_fini(struct image *i); /* zeroed is fine */
 /* Tile t of the image; borrowed. */
 struct tile image_tile(const struct image *i, uint32_t t);
 
+/* Rows for one pass over an image, and what is wanted of each: every logit, or the k best. */
+struct pass {
+	const int8_t *q;     /* [rows][kd] */
+	const float *ascale; /* [rows] */
+	uint32_t rows;
+	float *logits; /* [rows][nv]; NULL: ids and values */
+	uint32_t k;    /* 1 .. nv */
+	uint32_t *ids; /* [rows][k], best first (top.h) */
+	float *values;
+};
+
 /*
- * Runs `rows` quantised rows over every tile and writes logits[rows][nv]. `acc` is room for rows * nd
- * values.
+ * One pass over every tile, cut among the pool's threads in pieces of at least 1 MiB of codes. Sums become
+ * logits, and logits the best, while they are in the cache of the thread that made them. False where there is
+ * no memory for them.
  */
-void image_run(const struct image *i, head_fn *head, const int8_t *q, const float *ascale, uint32_t rows,
-	       int32_t *acc, float *logits);
+bool image_run(const struct image *i, const struct kernels *kernels, struct pool *pool,
+	       const struct pass *pass);
 
 #endif

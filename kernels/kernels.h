@@ -23,6 +23,10 @@ struct tile {
 /* Where the code of (k, n) is in a tile. */
 size_t tile_index(const struct tile *t, uint32_t k, uint32_t n);
 
+/* The tile that begins at column n of t (in the blocked layout n % 128 == 0); nd stays, for it is the stride.
+ */
+struct tile tile_from(const struct tile *t, uint32_t n);
+
 /* Makes columns from..nd-1 what a column of zeros packs to: codes 0, scale 1/127. */
 void tile_pad(struct tile *t, uint32_t from);
 
@@ -42,7 +46,7 @@ void pack_scales(struct tile *t, uint32_t n, const float *amax, uint32_t count);
 void pack_row(struct tile *t, uint32_t n, uint32_t k, const float *amax, const float *row, uint32_t count);
 
 /* One activation row as codes: q[kd], the scale, and how many values were not finite and count as 0. */
-uint64_t head_quantise(int8_t *q, float *ascale, const float *x, uint32_t h, uint32_t kd);
+typedef uint64_t quantise_fn(int8_t *q, float *ascale, const float *x, uint32_t h, uint32_t kd);
 
 /*
  * acc[rows][columns] = q[rows][kd] x codes, exact in int32, for the first `columns` columns of the tile.
@@ -53,23 +57,22 @@ typedef void head_fn(const struct tile *t, const int8_t *q, uint32_t rows, uint3
 /* logits[i] = (float)acc[i] * (ascale * scales[i]), in this association. */
 void head_epilogue(float *logits, const int32_t *acc, float ascale, const float *scales, uint32_t count);
 
-/* The k best of values[n], best first, ties to the lower id, -0 equal to +0. k is at most n. */
-void head_top(uint32_t *ids, float *best, uint32_t k, const float *values, uint32_t n);
-
 enum cpu_needs { CPU_ANY = 0, CPU_AVX2 = 1, CPU_AVX512 = 2, CPU_AVX512_VNNI = 4, CPU_AVX_VNNI = 8 };
 
 struct kernels {
 	pack_fn *pack;
+	quantise_fn *quantise;
 	head_fn *head;
-	const char *pack_variant, *head_variant;
+	const char *pack_variant, *quantise_variant, *head_variant;
 };
 
 /* What this processor and system can do: bits of cpu_needs. */
 unsigned cpu_have(void);
 
 /*
- * The best variants for a processor that has `have`; pure. `force` names the only variant to be used ("ref"),
- * NULL or "" leaves the choice. False where an operation has no such variant.
+ * The best variants for a processor that has `have`; pure. `force` names a variant: every operation is then
+ * picked for a processor that has just what that variant needs ("ref": nothing). NULL or "" leaves the
+ * choice. False where there is no such variant or the processor cannot run it.
  */
 bool kernels_pick(struct kernels *k, unsigned have, const char *force);
 

@@ -10,6 +10,12 @@ size_t tile_index(const struct tile *t, uint32_t k, uint32_t n)
 	return block * 8192 + (k % 64 / 8) * 1024 + (n % 128 / 8) * 64 + (k % 8) * 8 + n % 8;
 }
 
+struct tile tile_from(const struct tile *t, uint32_t n)
+{
+	size_t skip = t->layout == LAYOUT_BLOCKED ? (size_t)n * t->kd : n;
+	return (struct tile){t->kd, t->nd, t->layout, t->codes + skip, t->scales + n};
+}
+
 static float divisor(float amax)
 {
 	return amax < 1e-12f ? 1.0f : amax;
@@ -70,7 +76,7 @@ uint64_t pack_ref(struct tile *t, uint32_t n, const float *w, uint32_t count, ui
 	return nonfinite;
 }
 
-uint64_t head_quantise(int8_t *q, float *ascale, const float *x, uint32_t h, uint32_t kd)
+uint64_t quantise_ref(int8_t *q, float *ascale, const float *x, uint32_t h, uint32_t kd)
 {
 	float amax = 0;
 	uint64_t nonfinite = 0;

@@ -115,7 +115,7 @@ static struct load *load(const struct row *r, uint32_t tile, enum layout layout)
 	cr_assert(fd >= 0, "%s cannot be opened", path);
 	snprintf(request.label, sizeof request.label, "%s", r->file);
 	request.tensor = strdup(r->tensor);
-	cr_assert_eq(load_new(&l, &request, fd, &secret, &kernels), 0);
+	cr_assert_eq(load_new(&l, &request, fd, &secret, &kernels, 2), 0);
 	int code = load_identify(l, &err);
 	if (code == NPU_E_NO_HEAD) {
 		load_free(l);
@@ -164,15 +164,17 @@ static void check_logits(const struct load *l, const struct row *r)
 	const struct geometry *g = &l->geometry;
 	cleanup(freep) float *x = malloc(g->h * sizeof *x), *logits = malloc(g->nv * sizeof *logits);
 	cleanup(freep) int8_t *q = malloc(g->kd);
-	cleanup(freep) int32_t *acc = malloc(g->nd * sizeof *acc);
 	uint64_t state = 1;
 	float scale;
 	char hex[65];
 
 	for (uint32_t k = 0; k < g->h; k++)
 		x[k] = grid(&state);
-	cr_expect_eq(head_quantise(q, &scale, x, g->h, g->kd), 0);
-	image_run(&l->image, l->kernels->head, q, &scale, 1, acc, logits);
+	cr_expect_eq(quantise_ref(q, &scale, x, g->h, g->kd), 0);
+	struct pass pass = {.q = q, .ascale = &scale, .rows = 1, .logits = logits};
+	struct pool *pool;
+	cr_assert(pool_new(&pool, 2) && image_run(&l->image, l->kernels, pool, &pass));
+	pool_free(pool);
 	sha256(logits, g->nv * sizeof *logits, hex);
 	cr_expect_str_eq(hex, r->logits, "logits of %s %s, tile %u, layout %d", r->file, r->tensor, g->nd,
 			 g->layout);
@@ -276,7 +278,7 @@ static void column(const float w[8], const int8_t codes[8], float scale, uint64_
 	float ascale;
 
 	cr_expect_eq(pack_ref(&t, 3, w, 1, 8), nonfinite);
-	cr_expect_eq(head_quantise(q, &ascale, w, 8, 64), nonfinite);
+	cr_expect_eq(quantise_ref(q, &ascale, w, 8, 64), nonfinite);
 	cr_expect(t.scales[3] == scale && ascale == scale, "scales %a and %a, not %a", (double)t.scales[3],
 		  (double)ascale, (double)scale);
 	for (uint32_t k = 0; k < 64; k++) {
@@ -330,68 +332,6 @@ static struct tile tile_for(struct shape s, enum layout layout)
 	return tile_new((s.h + 63) / 64 * 64, nd, layout);
 }
 
-static void check_pack(pack_fn *pack, struct shape s, enum layout layout)
-{
-	cleanup(freep) float *w = weights(s, s.h);
-	cleanup(tile_free) struct tile want = tile_for(s, layout), got = tile_for(s, layout);
-	uint64_t bad = pack_ref(&want, 0, w, s.nv, s.h), counted = 0;
-
-	cr_expect_eq(pack(&got, 0, w, s.nv, s.h), bad);
-	cr_expect(tiles_equal(&got, &want), "%u x %u, layout %d", s.nv, s.h, layout);
-
-	/* the same in pieces, that begin anywhere */
-	cleanup(tile_free) struct tile pieces = tile_for(s, layout);
-	for (uint32_t n = 0, count; n < s.nv; n += count) {
-		count = 1 + n % 37 < s.nv - n ? 1 + n % 37 : s.nv - n;
-		counted += pack(&pieces, n, w + (size_t)n * s.h, count, s.h);
-	}
-	cr_expect_eq(counted, bad);
-	cr_expect(tiles_equal(&pieces, &want), "%u x %u, layout %d, in pieces", s.nv, s.h, layout);
-}
-
-static void check_head(head_fn *head, struct shape s, enum layout layout)
-{
-	enum { ROWS = 9 };
-	cleanup(freep) float *w = weights(s, 5);
-	cleanup(tile_free) struct tile t = tile_for(s, layout);
-	cleanup(freep) int8_t *q = malloc((size_t)ROWS * t.kd);
-	uint64_t state = 3;
-
-	pack_ref(&t, 0, w, s.nv, s.h);
-	for (size_t i = 0; i < (size_t)ROWS * t.kd; i++)
-		q[i] = i % t.kd < s.h ? (int8_t)(splitmix(&state) % 255 - 127) : 0;
-	memset(q, -127, s.h); /* the largest sums */
-	for (uint32_t rows = 1; rows <= ROWS; rows++) {
-		uint32_t columns = rows % 2 ? s.nv : (s.nv + 1) / 2;
-		cleanup(freep) int32_t *acc = malloc((size_t)rows * columns * sizeof *acc);
-		memset(acc, 0x5a, (size_t)rows * columns * sizeof *acc);
-		head(&t, q, rows, columns, acc);
-		for (uint32_t m = 0; m < rows; m++)
-			for (uint32_t n = 0; n < columns; n++) {
-				int64_t sum = 0;
-				for (uint32_t k = 0; k < t.kd; k++)
-					sum += q[(size_t)m * t.kd + k] * t.codes[tile_index(&t, k, n)];
-				if (acc[(size_t)m * columns + n] != sum)
-					cr_assert_fail("%u x %u, layout %d: row %u of %u, column %u is %d, "
-						       "not %" PRId64,
-						       s.nv, s.h, layout, m, rows, n,
-						       acc[(size_t)m * columns + n], sum);
-			}
-	}
-}
-
-#define KERNEL(op, variant, needs)                                                   \
-	Test(numbers, op##_##variant##_agrees_with_the_reference)                    \
-	{                                                                            \
-		if ((unsigned)(needs) & ~cpu_have())                                 \
-			cr_skip_test("this processor cannot run " #op "_" #variant); \
-		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)          \
-			for (int layout = 0; layout < 2; layout++)                   \
-				check_##op(op##_##variant, shapes[i], layout);       \
-	}
-#include "kernels.def"
-#undef KERNEL
-
 Test(numbers, a_transposed_matrix_packs_to_the_same_image)
 {
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -429,79 +369,6 @@ Test(numbers, padding_is_a_column_of_zeros)
 		cr_expect_eq(t.scales[n], n < 5 ? 0 : 1.0f / 127.0f);
 		for (uint32_t k = 0; k < t.kd; k++)
 			cr_expect_eq(t.codes[tile_index(&t, k, n)], n < 5);
-	}
-}
-
-Test(numbers, a_row_has_the_bits_in_a_batch_that_it_has_alone)
-{
-	enum { ROWS = 8, NV = 300, H = 100, KD = 128 };
-	static float logits[ROWS * NV], alone[NV], x[H];
-	static int32_t acc[ROWS * 256];
-	static int8_t q[ROWS * KD];
-	float scale[ROWS];
-	struct shape s = {NV, H};
-	cleanup(freep) float *w = weights(s, 2);
-	cleanup(image_fini) struct image image = {0};
-	struct geometry g;
-	struct kernels kernels;
-	uint64_t state = 1;
-
-	cr_assert(geometry_make(&g, NV, H, 256, LAYOUT_BLOCKED) && g.tiles == 2 && image_init(&image, &g));
-	cr_assert(kernels_pick(&kernels, cpu_have(), NULL));
-	for (uint32_t t = 0; t < g.tiles; t++) {
-		struct tile tile = image_tile(&image, t);
-		tile_pad(&tile, geometry_columns(&g, t));
-		kernels.pack(&tile, 0, w + (size_t)t * g.nd * H, geometry_columns(&g, t), H);
-	}
-	for (int m = 0; m < ROWS; m++) {
-		for (int k = 0; k < H; k++)
-			x[k] = grid(&state) * (float)(m + 1);
-		head_quantise(q + m * KD, &scale[m], x, H, KD);
-	}
-	image_run(&image, kernels.head, q, scale, ROWS, acc, logits);
-	for (int m = 0; m < ROWS; m++) {
-		image_run(&image, kernels.head, q + m * KD, &scale[m], 1, acc, alone);
-		cr_expect_eq(memcmp(alone, logits + m * NV, sizeof alone), 0, "row %d", m);
-	}
-}
-
-static void top(const float *values, uint32_t n, uint32_t k, const uint32_t *want)
-{
-	uint32_t ids[64];
-	float best[64];
-
-	head_top(ids, best, k, values, n);
-	for (uint32_t i = 0; i < k; i++) {
-		cr_expect_eq(ids[i], want[i], "place %u of %u is %u, not %u", i, k, ids[i], want[i]);
-		cr_expect_eq(memcmp(&best[i], &values[ids[i]], 4), 0);
-	}
-}
-
-Test(numbers, the_best_come_first_and_ties_go_to_the_lower_id)
-{
-	static const float ties[] = {1, 3, 2, 3, 1, 3};
-	static const float zeros[] = {-0.0f, 0.0f, -1, 0.0f, -0.0f};
-	static const uint32_t order[] = {1, 3, 5, 2, 0, 4}, zero_order[] = {0, 1, 3, 4, 2};
-
-	for (uint32_t k = 0; k <= 6; k++)
-		top(ties, 6, k, order);
-	for (uint32_t k = 0; k <= 5; k++)
-		top(zeros, 5, k, zero_order);
-
-	/* against an insertion sort, with many ties */
-	float values[64];
-	uint32_t want[64];
-	uint64_t state = 9;
-	for (int round = 0; round < 50; round++) {
-		for (uint32_t i = 0; i < 64; i++) {
-			values[i] = (float)(splitmix(&state) % 9) - 4;
-			uint32_t at = i;
-			for (; at && values[want[at - 1]] < values[i]; at--)
-				want[at] = want[at - 1];
-			want[at] = i;
-		}
-		for (uint32_t k = 1; k <= 64; k++)
-			top(values, 64, k, want);
 	}
 }
 
@@ -543,18 +410,4 @@ Test(numbers, tiles_that_do_not_go_are_refused)
 	cr_expect(!geometry_make(&g, 1000, 64, UINT32_MAX, LAYOUT_ROW_MAJOR));
 	cr_expect(!geometry_make(&g, 1000, UINT32_MAX, 0, LAYOUT_BLOCKED));
 	cr_expect(!geometry_make(&g, UINT32_MAX, 1 << 20, 0, LAYOUT_BLOCKED));
-}
-
-Test(numbers, a_variant_can_be_forced_and_an_unknown_one_is_refused)
-{
-	struct kernels k;
-
-	cr_expect(!kernels_pick(&k, ~0u, "nonsense"));
-	cr_assert(kernels_pick(&k, ~0u, "ref"));
-	cr_expect(k.pack == pack_ref && k.head == head_ref);
-	cr_expect_str_eq(k.pack_variant, "ref");
-	cr_expect_str_eq(k.head_variant, "ref");
-	cr_assert(kernels_pick(&k, CPU_ANY, ""));
-	cr_expect(k.pack == pack_ref && k.head == head_ref, "a plain processor has only the reference");
-	cr_expect(kernels_pick(&k, CPU_ANY, NULL));
 }
