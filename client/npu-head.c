@@ -29,9 +29,9 @@ enum {
 };
 
 struct options {
-	const char *tensor, *x, *logits, *layout, *socket;
-	bool transpose, random, json, headers, top_given, run_only;
-	uint64_t seed, rows, top, tile;
+	const char *tensor, *x, *logits, *layout, *q8, *socket;
+	bool transpose, is_signed, random, json, headers, top_given, run_only;
+	uint64_t seed, rows, top, tile, k;
 };
 
 /*
@@ -225,6 +225,9 @@ static int run_open(struct run *r)
 		.layout = o->layout,
 		.tile = (uint32_t)o->tile,
 		.transpose = o->transpose,
+		.q8 = o->q8,
+		.is_signed = o->is_signed,
+		.k = (uint32_t)o->k,
 		.progress = on_progress,
 		.progress_arg = &progress,
 	};
@@ -368,14 +371,14 @@ static int run_json(const struct run *r)
 {
 	const struct npu_head_info *i = &r->info;
 	json_t *root = json_pack(
-		"{so so so so s{sI sI sI sI sI so} so sI sb sI sI sI sI so so s{so so so so so} so so}",
+		"{so so so so so s{sI sI sI sI sI so} so sI sb sI sI sI sI so so s{so so so so so} so so}",
 		"model", table_json_string(r->model), "tensor", table_json_string(i->tensor), "type",
-		table_json_string(i->type), "why", table_json_string(i->why), "geometry", "nv",
-		(json_int_t)i->nv, "h", (json_int_t)i->h, "kpad", (json_int_t)i->kpad, "tile",
-		(json_int_t)i->tile, "tiles", (json_int_t)i->tiles, "layout", table_json_string(i->layout),
-		"hash", table_json_string(i->hash), "bytes", (json_int_t)i->bytes, "attached",
-		(int)i->attached, "packed", (json_int_t)i->packed, "weights_nonfinite",
-		(json_int_t)i->nonfinite, "rows", (json_int_t)r->rows, "nonfinite",
+		table_json_string(i->type), "note", table_json_string(i->note), "why",
+		table_json_string(i->why), "geometry", "nv", (json_int_t)i->nv, "h", (json_int_t)i->h, "kpad",
+		(json_int_t)i->kpad, "tile", (json_int_t)i->tile, "tiles", (json_int_t)i->tiles, "layout",
+		table_json_string(i->layout), "hash", table_json_string(i->hash), "bytes",
+		(json_int_t)i->bytes, "attached", (int)i->attached, "packed", (json_int_t)i->packed,
+		"weights_nonfinite", (json_int_t)i->nonfinite, "rows", (json_int_t)r->rows, "nonfinite",
 		(json_int_t)r->ran.nonfinite, "path", table_json_string(r->ran.path), "kernel",
 		table_json_string(r->ran.kernel), "seconds", "open", table_json_real(i->seconds), "queue",
 		table_json_real(r->ran.queue_seconds), "compute", table_json_real(r->ran.compute_seconds),
@@ -416,6 +419,8 @@ static int run_all(struct run *r)
 	if (!status && r->ran.nonfinite)
 		exit_complain(0, "%" PRIu64 " activations were not finite: they count as 0",
 			      r->ran.nonfinite);
+	if (!status && r->info.note[0])
+		exit_complain(0, "%s", r->info.note);
 	if (!status && r->info.nonfinite)
 		exit_complain(0, "%" PRIu64 " weights were not finite: they count as 0", r->info.nonfinite);
 	return status;
@@ -593,6 +598,9 @@ static void help(void)
 	      "  -o, --logits FILE    write all logits, raw float32, instead; - is stdout\n"
 	      "  -n, --tensor NAME    the tensor to use (the model's head)\n"
 	      "  -T, --transpose      the tensor is stored [H][NV]\n"
+	      "      --q8 LAYOUT      a Q4NX file's 8-bit codes: a, b or auto (auto)\n"
+	      "      --signed         a Q4NX file's 4-bit codes are signed (made from GGUF Q4_0)\n"
+	      "      --k H            columns of a Q4NX matrix (as the embedding has)\n"
 	      "  -w, --tile T         columns of a tile (the daemon's default)\n"
 	      "  -l, --layout LAYOUT  blocked or row-major (blocked)\n"
 	      "compare: two files of raw float32, bit for bit\n"
@@ -620,22 +628,19 @@ static bool read_number(const char *text, uint64_t least, uint64_t most, uint64_
 	return !errno && end != digits && !*end && *out >= least && *out <= most;
 }
 
+/* Without a short form. */
+enum { OPTION_Q8 = 256, OPTION_SIGNED, OPTION_K };
+
 static const struct option long_options[] = {
-	{"x", required_argument, NULL, 'x'},
-	{"random", required_argument, NULL, 'r'},
-	{"rows", required_argument, NULL, 'm'},
-	{"top", required_argument, NULL, 'k'},
-	{"logits", required_argument, NULL, 'o'},
-	{"tensor", required_argument, NULL, 'n'},
-	{"transpose", no_argument, NULL, 'T'},
-	{"tile", required_argument, NULL, 'w'},
-	{"layout", required_argument, NULL, 'l'},
-	{"socket", required_argument, NULL, 's'},
-	{"json", no_argument, NULL, 'j'},
-	{"no-headers", no_argument, NULL, 'N'},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},
-	{0},
+	{"x", required_argument, NULL, 'x'},	      {"random", required_argument, NULL, 'r'},
+	{"rows", required_argument, NULL, 'm'},	      {"top", required_argument, NULL, 'k'},
+	{"logits", required_argument, NULL, 'o'},     {"tensor", required_argument, NULL, 'n'},
+	{"transpose", no_argument, NULL, 'T'},	      {"q8", required_argument, NULL, OPTION_Q8},
+	{"signed", no_argument, NULL, OPTION_SIGNED}, {"k", required_argument, NULL, OPTION_K},
+	{"tile", required_argument, NULL, 'w'},	      {"layout", required_argument, NULL, 'l'},
+	{"socket", required_argument, NULL, 's'},     {"json", no_argument, NULL, 'j'},
+	{"no-headers", no_argument, NULL, 'N'},	      {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},	      {0},
 };
 
 static int set_option(struct options *o, int option)
@@ -667,6 +672,17 @@ static int set_option(struct options *o, int option)
 	case 'T':
 		o->transpose = true;
 		break;
+	case OPTION_Q8:
+		if (strcmp(optarg, "a") != 0 && strcmp(optarg, "b") != 0 && strcmp(optarg, "auto") != 0)
+			return exit_usage("--q8 %s: there is no such layout; give a, b or auto", optarg);
+		o->q8 = optarg;
+		break;
+	case OPTION_SIGNED:
+		o->is_signed = true;
+		break;
+	case OPTION_K:
+		good = read_number(optarg, 1, UINT32_MAX, &o->k);
+		break;
 	case 'w':
 		good = read_number(optarg, 1, UINT32_MAX, &o->tile);
 		break;
@@ -689,10 +705,11 @@ static int set_option(struct options *o, int option)
 	if (good)
 		return 0;
 	return exit_usage("%s: not a number that can be used here; give %s",
-			  option == 'r'	  ? "--random"
-			  : option == 'm' ? "--rows"
-			  : option == 'k' ? "--top"
-					  : "--tile",
+			  option == 'r'	       ? "--random"
+			  : option == 'm'      ? "--rows"
+			  : option == 'k'      ? "--top"
+			  : option == OPTION_K ? "--k"
+					       : "--tile",
 			  option == 'r' ? "one from 0 to 2^64-1" : "a whole number from 1");
 }
 

@@ -196,6 +196,7 @@ static void tell(struct npu_head_info *info, const struct rep_head_wait *w)
 	call_copy(info->layout, sizeof info->layout, w->layout);
 	call_copy(info->tensor, sizeof info->tensor, w->tensor);
 	call_copy(info->type, sizeof info->type, w->type);
+	call_copy(info->note, sizeof info->note, w->note);
 	call_copy(info->why, sizeof info->why, w->why);
 	call_copy(info->hash, sizeof info->hash, w->hash);
 }
@@ -269,6 +270,9 @@ NPU_API int npu_head_open(npu_client *c, const char *path, const struct npu_head
 		.file = file,
 		.tensor = PROTO_STR(options->tensor ? options->tensor : ""),
 		.transpose = options->transpose,
+		.q8 = PROTO_STR(options->q8 ? options->q8 : "auto"),
+		.is_signed = options->is_signed,
+		.k = options->k,
 		.tile = options->tile,
 		.layout = PROTO_STR(options->layout ? options->layout : "blocked"),
 	};

@@ -55,6 +55,9 @@ struct npu_head_options {
 	const char *layout; /* NULL or "blocked", or "row-major" */
 	uint32_t tile;	    /* columns of a tile; 0: the default geometry */
 	bool transpose;	    /* the tensor is stored [H][NV] */
+	const char *q8;	    /* order of the codes in Q4NX chunks of 8704 bytes: NULL or "auto", "a", "b" */
+	bool is_signed;	    /* 4-bit Q4NX codes are signed: the source was GGUF Q4_0 */
+	uint32_t k;	    /* H of a Q4NX matrix; 0: as the file's embedding has it */
 	/* Called from npu_head_open while tiles are packed; returning non-zero cancels. NULL: none. */
 	int (*progress)(void *arg, uint64_t tiles_done, uint64_t tiles);
 	void *progress_arg;
@@ -63,6 +66,7 @@ struct npu_head_options {
 struct npu_head_info {
 	uint32_t nv, h, kpad, tile, tiles;
 	char layout[16], tensor[128], type[32], why[16]; /* why: "named", "untied", "tied" */
+	char note[161];					 /* what was decided without being told, or "" */
 	char hash[33];					 /* content hash, hex */
 	uint64_t bytes;					 /* resident */
 	bool attached;					 /* was resident already */

@@ -216,6 +216,8 @@ static void on_identified(uv_work_t *work, int status)
 	}
 	h->job = NULL;
 	j->handle = NULL;
+	if (!j->result)
+		snprintf(h->note, sizeof h->note, "%s", j->load->matrix.note);
 	struct head *head = j->result ? NULL : find(j->server, j->load);
 	bool fresh = !j->result && !head && admit(j->server, j->load, &j->err) == 0;
 	if (fresh && !(head = j->head = head_new(j)))
@@ -294,7 +296,10 @@ int on_head_open(struct request *r, const struct req_head_open *q, struct rep_he
 	struct session *s = r->session;
 	struct server *server = r->server;
 	struct file *file = session_file(s, q->file);
-	struct load_request want = {.transpose = q->transpose, .tile = q->tile};
+	struct load_request want = {
+		.options = {.transpose = q->transpose, .is_signed = q->is_signed, .k = q->k},
+		.tile = q->tile,
+	};
 
 	if (!file)
 		return err_set(err, NPU_E_NO_SUCH_HANDLE,
@@ -303,6 +308,8 @@ int on_head_open(struct request *r, const struct req_head_open *q, struct rep_he
 	if (s->handle_count >= server->config.handles)
 		return err_set(err, NPU_E_TOO_LARGE, "the session has %u heads already; close one first",
 			       s->handle_count);
+	if (!q8_layout_of(q->q8.data, q->q8.size, &want.options.q8))
+		return err_set(err, NPU_E_BAD_VALUE, "there is no such q8 layout; auto, a and b are");
 	int result = layout_of(q->layout, &want.layout, err);
 	if (result)
 		return result;
@@ -358,6 +365,7 @@ void handle_answer(struct request *r)
 		a.layout = PROTO_STR(layout_name(g->layout));
 		a.tensor = PROTO_STR(head->tensor);
 		a.type = PROTO_STR(head->type);
+		a.note = PROTO_STR(h->note);
 		a.why = PROTO_STR(why[head->why]);
 		a.hash = PROTO_STR(hex(digest, head->hash));
 		a.bytes = head->image.size;

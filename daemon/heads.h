@@ -36,6 +36,7 @@ struct handle {
 	struct err err;	   /* why it will never have a head */
 	struct link waiters;
 	bool attached;
+	char note[160]; /* of the matrix it opened: another handle of this head may have been told more */
 	uint64_t opened_ns;
 	double seconds; /* from open to ready */
 };

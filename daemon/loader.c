@@ -178,7 +178,7 @@ int load_identify(struct load *l, struct err *err)
 	if (r == 0)
 		r = container_head(l->container, q->tensor, &tensor, &l->why, err);
 	if (r == 0)
-		r = matrix_init(&l->matrix, l->container, tensor, q->transpose, l->why == HEAD_TIED, err);
+		r = matrix_init(&l->matrix, l->container, tensor, &q->options, l->why == HEAD_TIED, err);
 	if (r)
 		return r;
 	if (!geometry_make(&l->geometry, l->matrix.nv, l->matrix.h, q->tile, q->layout)) {

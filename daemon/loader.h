@@ -14,7 +14,7 @@
 struct load_request {
 	char label[129]; /* the file's name, in messages */
 	char *tensor;	 /* owned; empty: the model's head */
-	bool transpose;
+	struct matrix_options options;
 	uint32_t tile;
 	enum layout layout;
 };

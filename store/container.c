@@ -13,81 +13,6 @@ static const struct type_info types[TYPE_COUNT] = {
 #undef TYPE
 };
 
-static float f32_from_bits(uint32_t bits)
-{
-	float value;
-	memcpy(&value, &bits, sizeof value);
-	return value;
-}
-
-static uint32_t f32_bits(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, sizeof bits);
-	return bits;
-}
-
-/*
- * Moving the fields is exact for normal numbers. A half's denormal is read as if it had the implicit
- * one, which the subtraction takes away again, exactly. Selects rather than branches, so that the loops
- * around it can become vector code.
- */
-static float f32_from_f16(uint16_t half)
-{
-	uint32_t sign = (uint32_t)(half & 0x8000) << 16;
-	uint32_t exponent = half & 0x7c00;
-	uint32_t normal = ((uint32_t)(half & 0x7fff) << 13) + (112u << 23);
-	uint32_t denormal = f32_bits(f32_from_bits(normal + (1u << 23)) - 0x1p-14f);
-	uint32_t endless = normal + (112u << 23);
-	uint32_t bits = exponent == 0x7c00 ? endless : exponent == 0 ? denormal : normal;
-
-	return f32_from_bits(sign | bits);
-}
-
-static void decode_f32(const unsigned char *from, size_t values, float *to)
-{
-	memcpy(to, from, values * sizeof *to);
-}
-
-static void decode_f16(const unsigned char *from, size_t values, float *to)
-{
-	for (size_t i = 0; i < values; i++) {
-		uint16_t half;
-		memcpy(&half, from + 2 * i, sizeof half);
-		to[i] = f32_from_f16(half);
-	}
-}
-
-static void decode_bf16(const unsigned char *from, size_t values, float *to)
-{
-	for (size_t i = 0; i < values; i++) {
-		uint16_t upper;
-		memcpy(&upper, from + 2 * i, sizeof upper);
-		to[i] = f32_from_bits((uint32_t)upper << 16);
-	}
-}
-
-static void decode_q8_0(const unsigned char *from, size_t values, float *to)
-{
-	for (size_t i = 0; i < values; i += 32, from += 34) {
-		uint16_t half;
-		memcpy(&half, from, sizeof half);
-		float d = f32_from_f16(half);
-		for (size_t k = 0; k < 32; k++)
-			to[i + k] = d * (float)(int8_t)from[2 + k];
-	}
-}
-
-typedef void decoder(const unsigned char *from, size_t values, float *to);
-
-/* A type without a decoder is sized only. */
-static decoder *const decoders[TYPE_COUNT] = {
-	[TYPE_F32] = decode_f32,
-	[TYPE_F16] = decode_f16,
-	[TYPE_BF16] = decode_bf16,
-	[TYPE_Q8_0] = decode_q8_0,
-};
-
 const struct type_info *type_info(enum tensor_type type)
 {
 	assert((unsigned)type < TYPE_COUNT);
@@ -209,9 +134,11 @@ int container_names_differ(const struct container *c, struct err *err)
 
 static int container_read(struct container *c, struct err *err)
 {
+	bool taken;
 	char magic[4];
 
-	/* Nothing is taken for safetensors wrongly: "GGUF" as a header length is above its limit. */
+	/* Nothing is taken for safetensors wrongly: "GGUF" as a header length is above its limit, and so are
+	 * the first numbers of a llama2.c checkpoint. */
 	c->kind = CONTAINER_SAFETENSORS;
 	if (c->size >= sizeof magic) {
 		int code = container_pread(c, NULL, 0, magic, sizeof magic, err);
@@ -220,7 +147,12 @@ static int container_read(struct container *c, struct err *err)
 		if (memcmp(magic, "GGUF", sizeof magic) == 0)
 			c->kind = CONTAINER_GGUF;
 	}
-	return c->kind == CONTAINER_GGUF ? gguf_read(c, err) : safetensors_read(c, err);
+	if (c->kind == CONTAINER_GGUF)
+		return gguf_read(c, err);
+	int code = llama2c_read(c, &taken, err);
+	if (taken)
+		c->kind = CONTAINER_LLAMA2C;
+	return code || taken ? code : safetensors_read(c, err);
 }
 
 static int container_new(struct container **out, const char *label, struct err *err)
@@ -315,10 +247,17 @@ const struct tensor *container_tensor(const struct container *c, size_t i)
 
 const char *container_format(const struct container *c)
 {
-	return c->kind == CONTAINER_GGUF ? "GGUF" : "safetensors";
+	static const char *const names[] = {
+		[CONTAINER_SAFETENSORS] = "safetensors",
+		[CONTAINER_GGUF] = "GGUF",
+		[CONTAINER_LLAMA2C] = "llama2.c",
+		[CONTAINER_JSON] = "JSON",
+	};
+
+	return names[c->kind];
 }
 
-static const struct tensor *container_find(const struct container *c, const char *name)
+const struct tensor *container_find(const struct container *c, const char *name)
 {
 	size_t size = strlen(name);
 
@@ -352,18 +291,21 @@ static void container_some_names(const struct container *c, char *to, size_t roo
 		snprintf(to + used, room - used, ", ...");
 }
 
-static const struct tensor *first_of(const struct container *c, const char *const names[2])
+static const struct tensor *first_of(const struct container *c, const char *const names[3])
 {
-	const struct tensor *found = container_find(c, names[0]);
+	const struct tensor *found = NULL;
 
-	return found ? found : container_find(c, names[1]);
+	for (size_t i = 0; !found && i < 3; i++)
+		found = container_find(c, names[i]);
+	return found;
 }
 
 /* NULL where the model has none. */
 static const struct tensor *usual_head(const struct container *c, enum head_reason *why)
 {
-	static const char *const untied_names[2] = {"lm_head.weight", "output.weight"};
-	static const char *const tied_names[2] = {"model.embed_tokens.weight", "token_embd.weight"};
+	static const char *const untied_names[3] = {"lm_head.weight", "output.weight", "wcls"};
+	static const char *const tied_names[3] = {"model.embed_tokens.weight", "token_embd.weight",
+						  "token_embedding_table"};
 	const struct tensor *untied = first_of(c, untied_names);
 	const struct tensor *tied = c->tie == TIE_NO ? NULL : first_of(c, tied_names);
 	bool said = c->tie == TIE_YES && tied && !(untied && untied->type == TYPE_I8);
@@ -400,101 +342,4 @@ int container_head(const struct container *c, const char *name, const struct ten
 	container_refuse(c, NULL, err, NPU_E_NO_HEAD, "no tensor \"%s\"; %s", wanted, names);
 	err_printable(err->detail.tensor, sizeof err->detail.tensor, name, strlen(name));
 	return NPU_E_NO_HEAD;
-}
-
-/* "[2, 3, 4]"; what does not fit is dots. */
-static const char *tensor_shape(const struct tensor *t, char *to, size_t room)
-{
-	size_t kept = sizeof t->shape / sizeof *t->shape, used = 1;
-
-	snprintf(to, room, "[");
-	for (size_t i = 0; i < t->rank && i < kept && used < room; i++)
-		used += (size_t)snprintf(to + used, room - used, "%s%" PRIu64, i ? ", " : "", t->shape[i]);
-	if (used < room)
-		snprintf(to + used, room - used, t->rank > kept ? ", ...]" : "]");
-	return to;
-}
-
-int matrix_init(struct matrix *m, const struct container *c, const struct tensor *t, bool transpose,
-		bool tied, struct err *err)
-{
-	const struct type_info *type = type_info(t->type);
-	const uint64_t *shape = t->shape;
-	unsigned rank = t->rank;
-	char text[200];
-
-	/* GGUF has always four dimensions, of which trailing ones (here: leading) need not be written. */
-	while (c->kind == CONTAINER_GGUF && rank > 2 && shape[0] == 1) {
-		shape++;
-		rank--;
-	}
-	if (rank != 2)
-		return container_refuse(c, t, err, NPU_E_NO_HEAD,
-					"the shape is %s, of %u dimensions; a matrix has 2",
-					tensor_shape(t, text, sizeof text), t->rank);
-
-	uint64_t nv = shape[transpose ? 1 : 0], h = shape[transpose ? 0 : 1];
-	if (nv == 0 || h == 0)
-		return container_refuse(c, t, err, NPU_E_NO_HEAD,
-					"the matrix is empty, %" PRIu64 " x %" PRIu64, nv, h);
-	if (!decoders[t->type]) {
-		size_t used = 0;
-		for (size_t i = 0; i < TYPE_COUNT; i++)
-			if (decoders[i])
-				used += (size_t)snprintf(text + used, sizeof text - used, "%s%s",
-							 used ? ", " : "", types[i].name);
-		return container_refuse(c, t, err, NPU_E_NO_HEAD,
-					"the type is %s, which is not read as weights; these are: %s",
-					type->name, text);
-	}
-	if (h > MATRIX_H_MAX) {
-		container_refuse(c, t, err, NPU_E_TOO_LARGE,
-				 "a column has %" PRIu64 " values%s; the most is %u, for exact int32 sums", h,
-				 transpose ? " (read transposed)" : "", MATRIX_H_MAX);
-		err->detail.needed = h;
-		err->detail.limit = MATRIX_H_MAX;
-		return NPU_E_TOO_LARGE;
-	}
-	/* The width is whole blocks: the reader saw to it. */
-	uint64_t width = shape[1], band_bytes = width / type->block * type->bytes;
-	if (nv > UINT32_MAX || band_bytes > UINT32_MAX) {
-		container_refuse(c, t, err, NPU_E_TOO_LARGE,
-				 "%" PRIu64 " columns, and %" PRIu64 " bytes in a stored row; the most is %u",
-				 nv, band_bytes, UINT32_MAX);
-		err->detail.needed = nv > band_bytes ? nv : band_bytes;
-		err->detail.limit = UINT32_MAX;
-		return NPU_E_TOO_LARGE;
-	}
-
-	*m = (struct matrix){
-		.container = c,
-		.tensor = t,
-		.transposed = transpose,
-		.tied = tied,
-		.nv = (uint32_t)nv,
-		.h = (uint32_t)h,
-		.width = (uint32_t)width,
-		.rows = (uint32_t)shape[0],
-		.band_rows = 1,
-		.band_bytes = band_bytes,
-	};
-	snprintf(m->reading, sizeof m->reading, "%s%s", type->name, transpose ? "^T" : "");
-	return 0;
-}
-
-uint32_t matrix_bands(const struct matrix *m)
-{
-	return m->rows / m->band_rows;
-}
-
-int matrix_read(const struct matrix *m, uint32_t first, uint32_t count, void *to, struct err *err)
-{
-	assert(first <= matrix_bands(m) && count <= matrix_bands(m) - first);
-	return container_pread(m->container, m->tensor, m->tensor->offset + first * m->band_bytes, to,
-			       count * m->band_bytes, err);
-}
-
-void matrix_decode(const struct matrix *m, const void *stored, uint32_t count, float *to)
-{
-	decoders[m->tensor->type](stored, (size_t)count * m->band_rows * m->width, to);
 }

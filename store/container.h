@@ -51,7 +51,7 @@ void container_freep(struct container **c);
 
 size_t container_count(const struct container *c);
 const struct tensor *container_tensor(const struct container *c, size_t i);
-const char *container_format(const struct container *c); /* "safetensors", "GGUF" */
+const char *container_format(const struct container *c); /* "safetensors", "GGUF", "llama2.c" */
 
 /* The container's own name of a type ("BF16", "Q8_0"). */
 const char *tensor_type_name(enum tensor_type type);
@@ -66,43 +66,5 @@ enum head_reason { HEAD_NAMED, HEAD_UNTIED, HEAD_TIED };
  */
 int container_head(const struct container *c, const char *name, const struct tensor **out,
 		   enum head_reason *why, struct err *err);
-
-/*
- * A tensor read as a matrix W[nv][h]. A band is the smallest piece of the file that can be decoded
- * alone: `band_rows` stored rows of `width` values in `band_bytes` bytes (one row for every type but tiled
- * ones). Stored rows are vocabulary rows, or with `transposed` hidden rows ([h][nv] in the file).
- */
-struct matrix {
-	const struct container *container;
-	const struct tensor *tensor;
-	bool transposed, tied;
-	uint32_t nv, h;
-	uint32_t width;	    /* values of one stored row: h, or nv when transposed */
-	uint32_t rows;	    /* stored rows: nv, or h when transposed */
-	uint32_t band_rows; /* stored rows of one band */
-	uint64_t band_bytes;
-	char reading[32]; /* the whole reading, as in the content hash: "BF16", "F32^T" */
-};
-
-#define MATRIX_H_MAX 133144u /* int32 sums stay exact up to here: 127 * 127 * H < 2^31 */
-
-/*
- * NO_HEAD where the tensor is no matrix, is empty, or of a type that has no exact float32 reading here;
- * TOO_LARGE where H is above MATRIX_H_MAX. The numbers are in the message.
- */
-int matrix_init(struct matrix *m, const struct container *c, const struct tensor *t, bool transpose,
-		bool tied, struct err *err);
-
-uint32_t matrix_bands(const struct matrix *m);
-
-/* Reads bands first .. first+count-1 as stored into `to` (count * band_bytes). FILE_CHANGED when the file
- * ends early. */
-int matrix_read(const struct matrix *m, uint32_t first, uint32_t count, void *to, struct err *err);
-
-/* Decodes `count` bands as stored into float32, [count * band_rows][width], each value by the container's
- * rule. */
-void matrix_decode(const struct matrix *m, const void *stored, uint32_t count, float *to);
-
-/* The content hash of the matrix (design: hashed bytes are the packed bytes). See hash.h */
 
 #endif

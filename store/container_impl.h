@@ -10,7 +10,7 @@
 /* Every container stores little-endian numbers; the readers copy them as they are. */
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a big-endian host needs byte swaps here");
 
-enum container_kind { CONTAINER_SAFETENSORS, CONTAINER_GGUF, CONTAINER_JSON };
+enum container_kind { CONTAINER_SAFETENSORS, CONTAINER_GGUF, CONTAINER_LLAMA2C, CONTAINER_JSON };
 
 struct container {
 	int fd; /* the caller's; -1 where there are parts */
@@ -61,8 +61,13 @@ int group_read(struct container *c, const struct container_file *files, size_t c
 /* What shard names and split keys say of one file that was given alone. */
 int group_check_alone(const struct container *c, const char *name, struct err *err);
 
+/* The tensor of that name, or NULL. */
+const struct tensor *container_find(const struct container *c, const char *name);
+
 /* These fill c->tensors. */
 int safetensors_read(struct container *c, struct err *err);
 int gguf_read(struct container *c, struct err *err);
+/* `taken` false and no error where the file is none of these: they have no magic, only a plausible header. */
+int llama2c_read(struct container *c, bool *taken, struct err *err);
 
 #endif

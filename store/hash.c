@@ -44,11 +44,10 @@ void hasher_add(struct hasher *h, const void *bytes, size_t size)
 
 void hasher_end(struct hasher *h, const struct matrix *m, unsigned char out[16])
 {
-	uint32_t numbers[3] = {m->nv, m->h, (uint32_t)m->band_bytes};
+	uint32_t numbers[3] = {m->nv, m->h, m->read_width};
 	unsigned char tied = m->tied, length = (unsigned char)strlen(m->reading);
 	XXH128_canonical_t canonical;
 
-	assert(m->band_bytes <= UINT32_MAX);
 	hasher_add(h, numbers, sizeof numbers);
 	hasher_add(h, &tied, 1);
 	hasher_add(h, &length, 1);

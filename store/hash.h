@@ -6,7 +6,7 @@
 #ifndef NPUD_HASH_H
 #define NPUD_HASH_H
 
-#include "container.h"
+#include "matrix.h"
 
 #define HASH_SECRET_SIZE 192
 

@@ -152,7 +152,8 @@ int safetensors_read(struct container *c, struct err *err)
 
 	if (c->size < sizeof size)
 		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"%" PRIu64 " bytes are neither safetensors nor GGUF", c->size);
+					"%" PRIu64 " bytes are neither safetensors nor GGUF nor llama2.c",
+					c->size);
 	code = container_pread(c, NULL, 0, &size, sizeof size, err);
 	if (code)
 		return code;

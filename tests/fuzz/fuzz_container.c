@@ -2,7 +2,7 @@
  * Property: any bytes are a container or a refusal with a sentence; a head that is found can be read and
  * decoded, or is refused with a sentence.
  */
-#include "container.h"
+#include "matrix.h"
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ static void try_head(const struct container *c, bool transpose)
 	must_say(r, &err);
 	if (r)
 		return;
-	r = matrix_init(&m, c, t, transpose, why == HEAD_TIED, &err);
+	r = matrix_init(&m, c, t, &(struct matrix_options){.transpose = transpose}, why == HEAD_TIED, &err);
 	must_say(r, &err);
 	if (r == 0)
 		read_first_band(&m);

@@ -1,4 +1,4 @@
-#include "container.h"
+#include "matrix.h"
 #include "own.h"
 #include "shard.h"
 #include <criterion/criterion.h>
@@ -143,7 +143,7 @@ static float first_value(const struct model *m, const struct tensor *t)
 	struct err err;
 	float stored[4], value[4];
 
-	cr_assert_eq(matrix_init(&matrix, m->c, t, false, false, &err), 0, "%s", err.text);
+	cr_assert_eq(matrix_init(&matrix, m->c, t, NULL, false, &err), 0, "%s", err.text);
 	cr_assert_eq(matrix_read(&matrix, 0, 1, stored, &err), 0, "%s", err.text);
 	matrix_decode(&matrix, stored, 1, value);
 	return value[0];
