@@ -31,6 +31,8 @@ static const struct key {
 	COUNT_KEY("limits", "connections", connections, 1, 100000),
 	COUNT_KEY("limits", "in_flight", in_flight, 1, 1024),
 	COUNT_KEY("limits", "in_flight_all", in_flight_all, 1, 4096),
+	COUNT_KEY("limits", "user_connections", user_connections, 1, 100000),
+	COUNT_KEY("limits", "user_in_flight", user_in_flight, 1, 4096),
 	COUNT_KEY("limits", "handles", handles, 1, 65536),
 	COUNT_KEY("ticket", "resume", ticket_resume, 0, 3600),
 };
@@ -56,7 +58,9 @@ void config_defaults(struct config *c)
 			     .connections = 4096,
 			     .in_flight = 16,
 			     .in_flight_all = 512,
-			     .handles = 256,
+			     .user_connections = 1024,
+			     .user_in_flight = 256,
+			     .handles = 1024,
 			     .ticket_resume = 30};
 	snprintf(run_user, sizeof run_user, "/run/user/%u", (unsigned)getuid());
 	if (env && *env)

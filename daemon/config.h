@@ -18,9 +18,11 @@ struct config {
 	uint64_t connections;	 /* [limits] connections: at once */
 	uint64_t in_flight;	 /* [limits] in_flight: requests of one connection at once */
 	uint64_t in_flight_all;	 /* [limits] in_flight_all: of all connections */
-	uint64_t handles;	 /* [limits] handles: heads and files one session may have */
-	uint64_t ticket_resume;	 /* [ticket] resume: seconds for which what a client held outlives its
-				    connection */
+	uint64_t user_connections; /* [limits] user_connections: of one user */
+	uint64_t user_in_flight;   /* [limits] user_in_flight: requests of one user */
+	uint64_t handles;	   /* [limits] handles: heads and files one user may have open */
+	uint64_t ticket_resume;	   /* [ticket] resume: seconds for which what a client held outlives its
+				      connection */
 };
 
 /*

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 
 #define PEERS_MAX 256
+#define PEERS_OF_USER 64
 #define SILENT_MS 5000
 
 struct descriptors {
@@ -42,6 +43,7 @@ static void peer_end(struct side_peer *p)
 {
 	link_remove(&p->in_peers);
 	p->owner->count--;
+	quota_give(&p->owner->server->quota, p->uid, QUOTA_SIDE);
 	uv_close((uv_handle_t *)&p->poll, on_closed);
 }
 
@@ -103,6 +105,21 @@ static int serve(struct side_peer *p, struct proto_in *in, int *passed, struct r
 	return r;
 }
 
+/* A refusal where there is `err`, else the reply. -1 where the peer does not read: the daemon never waits. */
+static int answer(int fd, uint64_t req, const struct rep_file_pass *a, const struct err *err)
+{
+	cleanup(msgpack_sbuffer_destroy) msgpack_sbuffer out;
+	msgpack_packer packer;
+
+	msgpack_sbuffer_init(&out);
+	msgpack_packer_init(&packer, &out, msgpack_sbuffer_write);
+	if (err)
+		proto_write_error(&packer, req, err);
+	else
+		proto_write_reply(&packer, OP_file_pass, req, a);
+	return send(fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 0;
+}
+
 static void on_packet(uv_poll_t *poll, int status, int events)
 {
 	struct side_peer *p = poll->data;
@@ -111,8 +128,6 @@ static void on_packet(uv_poll_t *poll, int status, int events)
 	struct proto_in in;
 	struct rep_file_pass a = {};
 	struct err err;
-	msgpack_sbuffer out;
-	msgpack_packer packer;
 
 	(void)events;
 	ssize_t n = status < 0 ? 0 : receive(p->fd, packet, sizeof packet, &passed);
@@ -127,16 +142,8 @@ static void on_packet(uv_poll_t *poll, int status, int events)
 		r = serve(p, &in, &passed, &a, &err);
 		proto_end(&in);
 	}
-	msgpack_sbuffer_init(&out);
-	msgpack_packer_init(&packer, &out, msgpack_sbuffer_write);
-	if (r)
-		proto_write_error(&packer, in.req, &err);
-	else
-		proto_write_reply(&packer, OP_file_pass, in.req, &a);
-	/* A peer that does not read its answer loses the connection, and the daemon never waits for it. */
-	if (send(p->fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	if (answer(p->fd, in.req, &a, r ? &err : NULL))
 		peer_end(p);
-	msgpack_sbuffer_destroy(&out);
 	p->until_ms = server_now() + SILENT_MS;
 }
 
@@ -148,19 +155,24 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 
 	(void)status, (void)events;
 	cleanup(closep) int fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd < 0 || d->count >= PEERS_MAX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return;
+	struct err err;
+	if (quota_take(&d->server->quota, peer.uid, QUOTA_SIDE, d->count < PEERS_MAX ? PEERS_OF_USER : 0,
+		       &err)) {
+		answer(fd, 0, NULL, &err);
+		return;
+	}
 	struct side_peer *p = calloc(1, sizeof *p);
-	if (!p)
+	if (!p || uv_poll_init(&d->server->loop, &p->poll, fd)) {
+		free(p);
+		quota_give(&d->server->quota, peer.uid, QUOTA_SIDE);
 		return;
+	}
 	p->owner = d;
 	p->uid = peer.uid;
 	p->until_ms = server_now() + SILENT_MS;
 	p->poll.data = p;
-	if (uv_poll_init(&d->server->loop, &p->poll, fd)) {
-		free(p);
-		return;
-	}
 	p->fd = take_fd(&fd);
 	link_append(&d->peers, &p->in_peers);
 	d->count++;

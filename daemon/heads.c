@@ -265,6 +265,7 @@ void handle_close(struct handle *h)
 	}
 	link_remove(&h->in_session);
 	h->session->handle_count--;
+	quota_give(&h->session->server->quota, h->session->peer.uid, QUOTA_HANDLES);
 	if (h->head) {
 		h->head->users--;
 		head_release(h->head);
@@ -305,12 +306,12 @@ int on_head_open(struct request *r, const struct req_head_open *q, struct rep_he
 		return err_set(err, NPU_E_NO_SUCH_HANDLE,
 			       "this session has no file %llu: pass it on the side socket first",
 			       (unsigned long long)q->file);
-	if (s->handle_count >= server->config.handles)
-		return err_set(err, NPU_E_TOO_LARGE, "the session has %u heads already; close one first",
-			       s->handle_count);
 	if (!q8_layout_of(q->q8.data, q->q8.size, &want.options.q8))
 		return err_set(err, NPU_E_BAD_VALUE, "there is no such q8 layout; auto, a and b are");
 	int result = layout_of(q->layout, &want.layout, err);
+	if (result)
+		return result;
+	result = quota_take(&server->quota, s->peer.uid, QUOTA_HANDLES, server->config.handles, err);
 	if (result)
 		return result;
 	snprintf(want.label, sizeof want.label, "%s", file->name);
@@ -321,6 +322,7 @@ int on_head_open(struct request *r, const struct req_head_open *q, struct rep_he
 	if (fd < 0 || !h || !j || !want.tensor ||
 	    load_new(&j->load, &want, fd, &server->secret, &server->kernels, server->threads)) {
 		free(want.tensor);
+		quota_give(&server->quota, s->peer.uid, QUOTA_HANDLES);
 		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory or descriptors", file->name);
 	}
 	fd = -1;

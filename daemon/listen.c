@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define ANSWER_MS 5000
+#define REFUSED_IN_WORDS 32 /* connections of a user that are only taken so that hello can say why not */
 
 struct event {
 	struct link in_events;
@@ -53,22 +54,45 @@ static uint64_t start_time(pid_t pid)
 	return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
+/* Counts a connection, and says whether it may stay. */
+static bool count_in(struct listener *l, uid_t uid)
+{
+	struct err err;
+	uv_mutex_lock(&l->lock);
+	l->connections++;
+	/* Without a limit here: every connection is counted, as count_out cannot tell which were refused. */
+	if (quota_take(&l->connected, uid, QUOTA_CONNECTIONS, UINT64_MAX, &err))
+		abort();
+	bool fits = l->connections <= l->connections_max &&
+		    quota_used(&l->connected, uid, QUOTA_CONNECTIONS) <= l->user_max;
+	uv_mutex_unlock(&l->lock);
+	return fits;
+}
+
+static void count_out(struct listener *l, uid_t uid)
+{
+	uv_mutex_lock(&l->lock);
+	l->connections--;
+	quota_give(&l->connected, uid, QUOTA_CONNECTIONS);
+	uv_mutex_unlock(&l->lock);
+}
+
 static void on_pipe(nng_pipe pipe, nng_pipe_ev ev, void *arg)
 {
 	struct listener *l = arg;
 	struct peer peer = {.pipe = (uint32_t)nng_pipe_id(pipe), .pidfd = -1};
 	uint64_t uid, gid, pid;
 
+	bool known = nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_UID, &uid) == 0;
 	if (ev == NNG_PIPE_EV_REM_POST) {
-		atomic_fetch_sub(&l->connections, 1);
+		if (known)
+			count_out(l, (uid_t)uid);
 		queue(l, (struct event){.kind = DEAD, .peer = peer});
 		return;
 	}
-	if (atomic_fetch_add(&l->connections, 1) >= l->connections_max ||
-	    nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_UID, &uid) ||
-	    nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_GID, &gid) ||
+	if (!known || !count_in(l, (uid_t)uid) || nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_GID, &gid) ||
 	    nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_PID, &pid)) {
-		nng_pipe_close(pipe); /* REM_POST follows and takes it off the count */
+		nng_pipe_close(pipe); /* REM_POST follows and counts it out */
 		return;
 	}
 	peer.uid = (uid_t)uid;
@@ -172,7 +196,8 @@ static void on_wake(uv_async_t *wake)
 }
 
 int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigned connections_max,
-		  unsigned in_flight_max, const struct listen_calls *calls, void *arg, struct err *err)
+		  unsigned user_max, unsigned in_flight_max, const struct listen_calls *calls, void *arg,
+		  struct err *err)
 {
 	char url[128];
 	struct stat st;
@@ -193,6 +218,7 @@ int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigne
 	link_init(&l->events);
 	link_init(&l->slots);
 	l->connections_max = connections_max;
+	l->user_max = user_max + REFUSED_IN_WORDS;
 	/* As many again for answers under way, and the spare one. */
 	l->slots_max = 2 * in_flight_max + 1;
 	l->calls = *calls;
@@ -232,6 +258,7 @@ void listener_fini(struct listener *l)
 	on_wake(&l->wake);
 	while (!link_empty(&l->slots))
 		slot_free(link_of(l->slots.next, struct slot, in_slots));
+	quota_fini(&l->connected);
 	uv_close((uv_handle_t *)&l->wake, NULL);
 }
 

@@ -7,8 +7,8 @@
 
 #include "err.h"
 #include "link.h"
+#include "quota.h"
 #include <nng/nng.h>
-#include <stdatomic.h>
 #include <sys/types.h>
 #include <uv.h>
 
@@ -46,19 +46,25 @@ struct listener {
 	char path[108];
 	uv_async_t wake;
 	uv_mutex_t lock;
-	struct link events; /* under lock */
+	struct link events;	/* under lock */
+	struct quota connected; /* connections by user, those that did not say hello too; under lock */
 	struct link slots;
 	unsigned slots_open, slots_max, receiving;
-	atomic_uint connections;
-	unsigned connections_max;
+	unsigned connections; /* under lock */
+	unsigned connections_max, user_max;
 	struct listen_calls calls;
 	void *arg;
 	bool stopping;
 };
 
-/* Listens at `path` with `in_flight_max` requests held at once; calls come on `loop`. IO, IN_USE. */
+/*
+ * Listens at `path` with `in_flight_max` requests held at once; calls come on `loop`. Connections above
+ * `connections_max`, or above `user_max` of one user and a few that hello can refuse in words, are closed at
+ * once. IO, IN_USE.
+ */
 int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigned connections_max,
-		  unsigned in_flight_max, const struct listen_calls *calls, void *arg, struct err *err);
+		  unsigned user_max, unsigned in_flight_max, const struct listen_calls *calls, void *arg,
+		  struct err *err);
 /* Takes no more, ends all contexts, frees everything but the async handle, which it closes. */
 void listener_fini(struct listener *l);
 

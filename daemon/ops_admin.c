@@ -22,6 +22,12 @@ int on_hello(struct request *r, const struct req_hello *q, struct rep_hello *a, 
 					    server_now());
 	if (!s->replies)
 		return err_set(err, NPU_E_NO_MEMORY, "hello: no memory for one more client");
+	if (!s->ready) {
+		int result = quota_take(&r->server->quota, s->peer.uid, QUOTA_CONNECTIONS,
+					c->user_connections, err);
+		if (result)
+			return result;
+	}
 	s->ready = true;
 	a->session = s->number;
 	a->token = (struct proto_bytes){(const char *)s->token, sizeof s->token};
@@ -33,6 +39,9 @@ int on_hello(struct request *r, const struct req_hello *q, struct rep_hello *a, 
 	a->max_reply = PROTO_REPLY_MAX;
 	a->max_rows = PROTO_ROWS_MAX;
 	a->max_in_flight = c->in_flight;
+	a->user_connections = c->user_connections;
+	a->user_in_flight = c->user_in_flight;
+	a->user_handles = c->handles;
 	return 0;
 }
 

@@ -49,6 +49,7 @@ static void release(struct request *r)
 	}
 	link_remove(&r->in_waiters);
 	r->server->in_flight--;
+	quota_give(&r->server->quota, r->uid, QUOTA_IN_FLIGHT);
 	if (r->head)
 		head_release(r->head);
 	if (r->once)
@@ -247,14 +248,18 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 		proto_end(&in);
 		return;
 	}
+	if (r == 0)
+		r = quota_take(&server->quota, s->peer.uid, QUOTA_IN_FLIGHT,
+			       op == OP_cancel ? UINT64_MAX : server->config.user_in_flight, &err);
 	if (r == 0) {
 		q = calloc(1, sizeof *q);
 		if (!q) {
+			quota_give(&server->quota, s->peer.uid, QUOTA_IN_FLIGHT);
 			err_set(&err, NPU_E_NO_MEMORY, "no memory for one more request");
-			if (once)
-				reply_forget(once);
 		}
 	}
+	if (!q && once)
+		reply_forget(once);
 	if (!q) {
 		uint64_t req = in.req;
 		proto_end(&in);
@@ -263,6 +268,7 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 	}
 	q->session = s;
 	q->server = server;
+	q->uid = s->peer.uid;
 	q->slot = slot;
 	q->message = message;
 	q->in = in;

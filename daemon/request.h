@@ -18,6 +18,7 @@ struct handle;
 struct request {
 	struct link in_session;	 /* session.requests */
 	struct session *session; /* NULL once it is gone */
+	uid_t uid;		 /* whose quota it is charged to */
 	struct server *server;
 	struct slot *slot;
 	nng_msg *message; /* what `in` borrows from */

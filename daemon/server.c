@@ -184,7 +184,8 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 	/* Before anybody can connect; from here on callbacks may be queued, and none runs before server_run.
 	 */
 	r = listener_init(&s->listener, &s->loop, config->socket, (unsigned)config->connections,
-			  (unsigned)config->in_flight_all, &calls, s, err);
+			  (unsigned)config->user_connections, (unsigned)config->in_flight_all, &calls, s,
+			  err);
 	if (r == 0)
 		r = descriptors_new(&s->descriptors, s, err);
 	if (r)
@@ -213,6 +214,7 @@ void server_fini(struct server *s)
 	event_ring_fini(&s->journal);
 	admins_fini(&s->admins);
 	descriptors_free(s->descriptors);
+	quota_fini(&s->quota);
 	uv_close((uv_handle_t *)&s->sweep, NULL);
 	uv_close((uv_handle_t *)&s->term, NULL);
 	uv_close((uv_handle_t *)&s->interrupt, NULL);

@@ -12,6 +12,7 @@
 #include "hash.h"
 #include "kernels.h"
 #include "listen.h"
+#include "quota.h"
 #include "replies.h"
 #include <time.h>
 
@@ -33,6 +34,7 @@ struct server {
 	struct link sessions;
 	struct link heads;
 	struct replies replies;
+	struct quota quota;
 	struct event_ring journal;
 	uint64_t last_event;
 	unsigned in_flight, loads;

@@ -41,6 +41,8 @@ void session_close(struct session *s)
 	event_ring_fini(&s->events);
 	replies_detach(&s->server->replies, s->replies,
 		       server_now() + s->server->config.ticket_resume * 1000);
+	if (s->ready)
+		quota_give(&s->server->quota, s->peer.uid, QUOTA_CONNECTIONS);
 	if (s->peer.pidfd >= 0)
 		close(s->peer.pidfd);
 	free(s);
@@ -93,21 +95,21 @@ int session_add_file(struct session *s, int fd, const char *name, size_t name_si
 	int flags = fcntl(fd, F_GETFL);
 
 	err_printable(shown, sizeof shown, name, name_size);
-	if (s->file_count >= s->server->config.handles)
-		return err_set(err, NPU_E_TOO_LARGE, "%s: the session has %u files already; close one first",
-			       shown, s->file_count);
 	if (flags < 0 || fstat(fd, &st) < 0)
 		return err_sys(err, errno, "%s: the descriptor cannot be looked at", shown);
 	if (!S_ISREG(st.st_mode) || (flags & O_ACCMODE) != O_RDONLY || (flags & O_PATH))
 		return err_set(err, NPU_E_BAD_VALUE,
 			       "%s: only a regular file that is open for reading only is taken", shown);
-	struct file *f = calloc(1, sizeof *f);
+	cleanup(freep) struct file *f = calloc(1, sizeof *f);
 	if (!f)
 		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory", shown);
+	int r = quota_take(&s->server->quota, s->peer.uid, QUOTA_HANDLES, s->server->config.handles, err);
+	if (r)
+		return r;
 	f->number = *number = ++s->next_handle;
 	f->fd = fd;
 	memcpy(f->name, shown, sizeof shown);
-	link_append(&s->files, &f->in_session);
+	link_append(&s->files, &take(&f)->in_session);
 	s->file_count++;
 	return 0;
 }
@@ -127,6 +129,7 @@ void file_close(struct session *s, struct file *f)
 {
 	link_remove(&f->in_session);
 	s->file_count--;
+	quota_give(&s->server->quota, s->peer.uid, QUOTA_HANDLES);
 	close(f->fd);
 	free(f);
 }

@@ -43,8 +43,7 @@ struct session *session_of_pipe(struct server *server, uint32_t pipe);
 /* The session of a token, if it belongs to `uid`. */
 struct session *session_of_token(struct server *server, const void *token, size_t size, uid_t uid);
 
-/* Takes a regular file that is open for reading only (the session's on success). BAD_VALUE, TOO_LARGE with
- * the limit. */
+/* Takes a regular file that is open for reading only (the session's on success). BAD_VALUE, BUSY. */
 int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t *number,
 		     struct err *err);
 struct file *session_file(struct session *s, uint64_t number);

@@ -5,7 +5,7 @@ start_daemon
 sleep 0.3
 before=$(daemon_descriptors)
 
-timeout 120 python3 "$here/hostile_peers.py" "$socket" "$work" || fail "hostile_peers.py"
+timeout 120 python3 "$here/hostile_peers.py" "$work" || fail "hostile_peers.py"
 daemon_lives "hostile peers"
 descriptors_back_to "$before" || fail "$(daemon_descriptors) descriptors, $before before: $(ls -l "/proc/$daemon_pid/fd")"
 
