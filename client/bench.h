@@ -1,0 +1,29 @@
+/* What the commands of npu-bench share. One thread. */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include "npu.h"
+#include <jansson.h>
+#include <stdbool.h>
+
+struct bench_options {
+	const char *model, *socket, *tensor, *clients;
+	double seconds;
+	bool json, headers, logits, separate;
+	uint32_t threads; /* of each separate process */
+};
+
+/* npu-bench clients: how the rows a second grow with the number of clients. Returns an exit status. */
+int bench_clients(const struct bench_options *o);
+
+/* The machine's load average of the last minute, before anything is measured. */
+double bench_load(void);
+
+/*
+ * Under what the figures were measured: `load`, and the daemon's clients, device, health and version. A new
+ * JSON object, or NULL with a complaint and *status set. Connects, and NNG does not survive a fork: not
+ * before crowd_run.
+ */
+json_t *bench_conditions(const char *socket, double load, int *status);
+
+#endif

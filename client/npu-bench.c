@@ -1,0 +1,132 @@
+/* npu-bench: measures the daemon as programs see it; see docs/man/npu-bench.1.scd. */
+#define _GNU_SOURCE 1
+#include "bench.h"
+#include "exit.h"
+#include "table.h"
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef NPUD_VERSION
+#define NPUD_VERSION "unknown"
+#endif
+
+static const char help[] =
+	"usage: npu-bench clients MODEL [options]\n"
+	"Measures how many rows of MODEL's head a second several clients get together, and how long each "
+	"waits.\n"
+	"\n"
+	"  -c, --clients LIST    numbers of clients, each a process (1,2,4,8,16)\n"
+	"  -t, --seconds S       how long each number is measured (5)\n"
+	"  -w, --want WHAT       argmax (the default) or logits\n"
+	"  -n, --tensor NAME     this tensor, not the model's head\n"
+	"      --separate        without the daemon: every process has its own weights and its own pass\n"
+	"      --threads N       threads of each separate process (1)\n"
+	"  -s, --socket PATH     the daemon's socket\n"
+	"      --json            for programs\n"
+	"      --no-headers      no headings in the table\n"
+	"  -h, --help; -V, --version\n"
+	"\n"
+	"example: npu-bench clients model.gguf --clients 1,16 --seconds 10\n";
+
+double bench_load(void)
+{
+	double load[1];
+	return getloadavg(load, 1) == 1 ? load[0] : 0;
+}
+
+json_t *bench_conditions(const char *socket, double load, int *status)
+{
+	npu_client *c;
+	struct npu_status s;
+	json_t *about = NULL;
+
+	int r = npu_connect(&c, socket, "npu-bench");
+	if (r == 0)
+		r = npu_status(c, &s);
+	if (r)
+		*status = exit_npu(c, r, NULL);
+	else if (!(about = json_pack("{s:o,s:I,s:o,s:o,s:o}", "load", table_json_real(load), "clients",
+				     (json_int_t)s.clients - 1, "device", table_json_string(s.device),
+				     "health", table_json_string(s.health), "version",
+				     table_json_string(s.version))))
+		*status = exit_complain(EX_TEMPFAIL, "not enough memory");
+	npu_close(c);
+	return about;
+}
+
+static bool seconds_of(const char *text, double *out)
+{
+	char *end;
+	*out = strtod(text, &end);
+	return end != text && !*end && *out >= 0.1 && *out <= 86400;
+}
+
+int main(int argc, char **argv)
+{
+	enum { SEPARATE = 256, THREADS, JSON, NO_HEADERS };
+	static const struct option longs[] = {
+		{"clients", required_argument, NULL, 'c'},     {"seconds", required_argument, NULL, 't'},
+		{"want", required_argument, NULL, 'w'},	       {"tensor", required_argument, NULL, 'n'},
+		{"separate", no_argument, NULL, SEPARATE},     {"threads", required_argument, NULL, THREADS},
+		{"socket", required_argument, NULL, 's'},      {"json", no_argument, NULL, JSON},
+		{"no-headers", no_argument, NULL, NO_HEADERS}, {"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},	       {}};
+	struct bench_options o = {.clients = "1,2,4,8,16", .seconds = 5, .headers = true, .threads = 1};
+	int at;
+
+	exit_begin("npu-bench");
+	while ((at = getopt_long(argc, argv, "c:t:w:n:s:hV", longs, NULL)) != -1)
+		switch (at) {
+		case 'c':
+			o.clients = optarg;
+			break;
+		case 't':
+			if (!seconds_of(optarg, &o.seconds))
+				return exit_usage("--seconds %s: give seconds between 0.1 and 86400", optarg);
+			break;
+		case 'w':
+			o.logits = strcmp(optarg, "logits") == 0;
+			if (!o.logits && strcmp(optarg, "argmax") != 0)
+				return exit_usage("--want %s: give argmax or logits", optarg);
+			break;
+		case 'n':
+			o.tensor = optarg;
+			break;
+		case 's':
+			o.socket = optarg;
+			break;
+		case SEPARATE:
+			o.separate = true;
+			break;
+		case THREADS:
+			o.threads = (uint32_t)strtoul(optarg, NULL, 10);
+			if (o.threads < 1 || o.threads > 16)
+				return exit_usage("--threads %s: give a number between 1 and 16", optarg);
+			break;
+		case JSON:
+			o.json = true;
+			break;
+		case NO_HEADERS:
+			o.headers = false;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return exit_flush(0);
+		case 'V':
+			puts("npu-bench " NPUD_VERSION);
+			return exit_flush(0);
+		default:
+			fputs("npu-bench: 'npu-bench --help' shows how it is used\n", stderr);
+			return EX_USAGE;
+		}
+	if (optind == argc)
+		return exit_usage("no command was given; 'clients' is one");
+	if (strcmp(argv[optind], "clients") != 0)
+		return exit_usage("%s: there is no such command; 'clients' is one", argv[optind]);
+	if (argc - optind != 2)
+		return exit_usage("clients: give one MODEL");
+	o.model = argv[optind + 1];
+	return exit_flush(bench_clients(&o));
+}
