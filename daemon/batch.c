@@ -33,9 +33,12 @@ void batch_add(struct batch *b, struct batch_client *c, struct batch_run *run)
 
 void batch_remove(struct batch_run *run)
 {
+	if (!run->client)
+		return;
 	link_remove(&run->in_runs);
-	if (run->client && link_empty(&run->client->runs))
+	if (link_empty(&run->client->runs))
 		link_remove(&run->client->in_clients);
+	run->client = NULL;
 }
 
 /* The client's oldest run of `key`, NULL where it has none. */

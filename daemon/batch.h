@@ -24,8 +24,8 @@ struct batch_client {
 };
 
 struct batch_run {
-	struct link in_runs; /* batch_client.runs while rows of it wait */
-	struct batch_client *client;
+	struct link in_runs;	     /* batch_client.runs while rows of it wait */
+	struct batch_client *client; /* NULL once none of its rows waits */
 	uint64_t key;
 	uint32_t rows, taken; /* of the run; those already given to a pass */
 	uint32_t weight;      /* 1 to BATCH_UNIT */
@@ -50,8 +50,7 @@ void batch_client_init(struct batch_client *c);
 /* `run` (key, rows and weight set) waits at the end of its client's queue. */
 void batch_add(struct batch *b, struct batch_client *c, struct batch_run *run);
 
-/* The rows of `run` that wait do so no longer; those already taken are not touched. Twice is fine while its
- * client lives. */
+/* The rows of `run` that wait do so no longer; those already taken are not touched. Twice is fine. */
 void batch_remove(struct batch_run *run);
 
 /*

@@ -1,4 +1,5 @@
 #include "config.h"
+#include "batch.h"
 #include "own.h"
 #include <errno.h>
 #include <ini.h>
@@ -27,6 +28,7 @@ static const struct key {
 	TEXT_KEY("daemon", "admin_group", admin_group),
 	TEXT_KEY("device", "kind", device),
 	COUNT_KEY("head", "threads", threads, 1, 16),
+	COUNT_KEY("head", "batch", batch, 1, BATCH_ROWS_MAX),
 	COUNT_KEY("resident", "max_bytes", resident_bytes, 1 << 20, UINT64_C(1) << 50),
 	COUNT_KEY("limits", "connections", connections, 1, 100000),
 	COUNT_KEY("limits", "in_flight", in_flight, 1, 1024),
@@ -53,6 +55,7 @@ void config_defaults(struct config *c)
 
 	*c = (struct config){.device = "none",
 			     .threads = 4,
+			     .batch = 16,
 			     .resident_bytes =
 				     (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE),
 			     .connections = 4096,

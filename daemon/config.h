@@ -14,6 +14,7 @@ struct config {
 				    owner */
 	char device[16];	 /* [device] kind: none */
 	uint64_t threads;	 /* [head] threads: of a pass and of packing; no more than processors */
+	uint64_t batch;		 /* [head] batch: rows of one pass at most */
 	uint64_t resident_bytes; /* [resident] max_bytes: of all packed heads; default half of the memory */
 	uint64_t connections;	 /* [limits] connections: at once */
 	uint64_t in_flight;	 /* [limits] in_flight: requests of one connection at once */

@@ -3,8 +3,6 @@
 #include <string.h>
 #include <time.h>
 
-#define ROWS_IN_PASS 128u /* rows of one pass over the weights: bounds the room for sums */
-
 static double seconds(clockid_t clock)
 {
 	struct timespec t;
@@ -21,68 +19,113 @@ void run_fini(struct run *r)
 	r->ids = NULL;
 }
 
-static int run_rows(struct executor *e, struct run *r)
+/* Room for all rows of the answer; there already from the second pass on. */
+static bool room_for_answer(struct run *r)
 {
-	const struct geometry *g = &r->image->geometry;
-	uint32_t most = r->rows < ROWS_IN_PASS ? r->rows : ROWS_IN_PASS;
-	float ascale[ROWS_IN_PASS];
-	cleanup(freep) int8_t *q = malloc((size_t)most * g->kd);
-	cleanup(freep) float *row = malloc(g->h * sizeof *row); /* x may be at any address */
+	size_t rows = r->waiting.rows;
+	if (r->want == WANT_LOGITS && !r->logits)
+		r->logits = malloc(rows * r->image->geometry.nv * sizeof *r->logits);
+	if (r->want == WANT_TOP && !r->ids) {
+		r->ids = malloc(rows * r->k * sizeof *r->ids);
+		r->values = malloc(rows * r->k * sizeof *r->values);
+	}
+	return r->want == WANT_LOGITS ? !!r->logits : r->ids && r->values;
+}
 
-	if (r->want == WANT_LOGITS) {
-		r->logits = malloc((size_t)r->rows * g->nv * sizeof *r->logits);
-	} else {
-		r->ids = malloc((size_t)r->rows * r->k * sizeof *r->ids);
-		r->values = malloc((size_t)r->rows * r->k * sizeof *r->values);
-	}
-	bool room = q && row && (r->want == WANT_LOGITS ? !!r->logits : r->ids && r->values);
-	for (uint32_t at = 0; room && at < r->rows; at += most) {
-		struct pass pass = {q,	  ascale, r->rows - at < most ? r->rows - at : most, NULL, r->k,
-				    NULL, NULL};
-		if (r->logits) {
-			pass.logits = r->logits + (size_t)at * g->nv;
-		} else {
-			pass.ids = r->ids + (size_t)at * r->k;
-			pass.values = r->values + (size_t)at * r->k;
+static struct pass_row answer_row(const struct run *r, uint32_t m, float ascale)
+{
+	if (r->want == WANT_LOGITS)
+		return (struct pass_row){ascale, r->logits + (size_t)m * r->image->geometry.nv, 0, NULL,
+					 NULL};
+	return (struct pass_row){ascale, NULL, r->k, r->ids + (size_t)m * r->k, r->values + (size_t)m * r->k};
+}
+
+/* One pass over the image of the parts' key; which runs the rows are of makes no difference to it. */
+static bool run_pass(struct executor *e, const struct batch_part *parts, unsigned count)
+{
+	const struct image *image = link_of(parts[0].run, struct run, waiting)->image;
+	const struct geometry *g = &image->geometry;
+	struct pass_row rows[BATCH_ROWS_MAX];
+	cleanup(freep) int8_t *q = malloc((size_t)e->rows_max * g->kd);
+	cleanup(freep) float *x = malloc(g->h * sizeof *x); /* a client's may be at any address */
+	uint32_t n = 0;
+
+	if (!q || !x)
+		return false;
+	for (unsigned i = 0; i < count; i++) {
+		struct run *r = link_of(parts[i].run, struct run, waiting);
+		if (!room_for_answer(r))
+			return false;
+		for (uint32_t m = parts[i].first; m < parts[i].first + parts[i].rows; m++, n++) {
+			float ascale;
+			memcpy(x, (const char *)r->x + (size_t)m * g->h * sizeof *x, g->h * sizeof *x);
+			r->nonfinite += e->kernels->quantise(q + (size_t)n * g->kd, &ascale, x, g->h, g->kd);
+			rows[n] = answer_row(r, m, ascale);
 		}
-		for (uint32_t m = 0; m < pass.rows; m++) {
-			memcpy(row, (const char *)r->x + (size_t)(at + m) * g->h * sizeof *row,
-			       g->h * sizeof *row);
-			r->nonfinite +=
-				e->kernels->quantise(q + (size_t)m * g->kd, &ascale[m], row, g->h, g->kd);
-		}
-		room = image_run(r->image, e->kernels, e->pool, &pass);
-		r->rows_in_pass = pass.rows;
 	}
-	if (!room)
-		return err_set(&r->err, NPU_E_NO_MEMORY, "no memory for %u rows of %u logits", r->rows,
-			       g->nv);
-	return 0;
+	return image_run(image, e->kernels, e->pool, &(struct pass){q, rows, n});
+}
+
+static uint32_t pass_begins(const struct batch_part *parts, unsigned count, double now)
+{
+	uint32_t rows = 0;
+	for (unsigned i = 0; i < count; i++) {
+		struct run *r = link_of(parts[i].run, struct run, waiting);
+		if (r->done == 0)
+			r->queue_seconds = now - (double)r->queued_ns * 1e-9;
+		r->in_pass = true;
+		rows += parts[i].rows;
+	}
+	return rows;
+}
+
+/* Under lock. Runs that are complete, failed or unwanted go back to the loop. */
+static void pass_ended(struct executor *e, const struct batch_part *parts, unsigned count, uint32_t rows,
+		       double took, double cpu, bool ok)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct run *r = link_of(parts[i].run, struct run, waiting);
+		r->in_pass = false;
+		r->done += parts[i].rows;
+		r->rows_in_pass = rows;
+		r->compute_seconds += took;
+		r->cpu_seconds += cpu * parts[i].rows / rows;
+		if (!ok) {
+			err_set(&r->err, NPU_E_NO_MEMORY, "no memory for a pass of %u rows", rows);
+			batch_remove(&r->waiting);
+		}
+		if (!ok || r->unwanted || r->done == r->waiting.rows)
+			link_append(&e->finished, &r->in_finished);
+	}
+	e->passes++;
+	e->pass_rows += rows;
+}
+
+static double cpu_seconds(const struct executor *e)
+{
+	return seconds(CLOCK_THREAD_CPUTIME_ID) + pool_cpu_seconds(e->pool);
 }
 
 static void work(void *arg)
 {
 	struct executor *e = arg;
+	struct batch_part parts[BATCH_ROWS_MAX];
+	unsigned count = 0;
 
 	uv_mutex_lock(&e->lock);
 	for (;;) {
-		while (link_empty(&e->todo) && !e->stop)
+		while (!e->stop && !(count = batch_take(&e->batch, e->rows_max, parts)))
 			uv_cond_wait(&e->work, &e->lock);
 		if (e->stop)
 			break;
-		struct run *r = link_of(e->todo.next, struct run, in_queue);
-		link_remove(&r->in_queue);
+		double begun = seconds(CLOCK_MONOTONIC), cpu = cpu_seconds(e);
+		uint32_t rows = pass_begins(parts, count, begun);
 		uv_mutex_unlock(&e->lock);
 
-		double begun = seconds(CLOCK_MONOTONIC);
-		double cpu = seconds(CLOCK_THREAD_CPUTIME_ID) + pool_cpu_seconds(e->pool);
-		r->queue_seconds = begun - (double)r->queued_ns * 1e-9;
-		run_rows(e, r);
-		r->compute_seconds = seconds(CLOCK_MONOTONIC) - begun;
-		r->cpu_seconds = seconds(CLOCK_THREAD_CPUTIME_ID) + pool_cpu_seconds(e->pool) - cpu;
+		bool ok = run_pass(e, parts, count);
 
 		uv_mutex_lock(&e->lock);
-		link_append(&e->finished, &r->in_queue);
+		pass_ended(e, parts, count, rows, seconds(CLOCK_MONOTONIC) - begun, cpu_seconds(e) - cpu, ok);
 		uv_async_send(&e->wake);
 	}
 	uv_mutex_unlock(&e->lock);
@@ -94,9 +137,9 @@ static void on_wake(uv_async_t *wake)
 	for (;;) {
 		uv_mutex_lock(&e->lock);
 		struct run *r =
-			link_empty(&e->finished) ? NULL : link_of(e->finished.next, struct run, in_queue);
+			link_empty(&e->finished) ? NULL : link_of(e->finished.next, struct run, in_finished);
 		if (r)
-			link_remove(&r->in_queue);
+			link_remove(&r->in_finished);
 		uv_mutex_unlock(&e->lock);
 		if (!r)
 			return;
@@ -105,12 +148,13 @@ static void on_wake(uv_async_t *wake)
 }
 
 int executor_init(struct executor *e, uv_loop_t *loop, const struct kernels *kernels, unsigned threads,
-		  void (*done)(void *, struct run *), void *arg)
+		  uint32_t rows_max, void (*done)(void *, struct run *), void *arg)
 {
 	memset(e, 0, sizeof *e);
-	link_init(&e->todo);
+	batch_init(&e->batch);
 	link_init(&e->finished);
 	e->kernels = kernels;
+	e->rows_max = rows_max;
 	e->done = done;
 	e->arg = arg;
 	e->wake.data = e;
@@ -134,25 +178,22 @@ void executor_fini(struct executor *e)
 	pool_free(e->pool);
 }
 
-void executor_add(struct executor *e, struct run *run)
+void executor_add(struct executor *e, struct batch_client *client, struct run *run)
 {
 	run->queued_ns = uv_hrtime();
 	uv_mutex_lock(&e->lock);
-	link_append(&e->todo, &run->in_queue);
+	batch_add(&e->batch, client, &run->waiting);
 	uv_cond_signal(&e->work);
 	uv_mutex_unlock(&e->lock);
 }
 
 bool executor_drop(struct executor *e, struct run *run)
 {
-	bool dropped = false;
 	uv_mutex_lock(&e->lock);
-	link_each(at, &e->todo) if (at == &run->in_queue)
-	{
-		link_remove(at);
-		dropped = true;
-		break;
-	}
+	batch_remove(&run->waiting);
+	run->unwanted = true;
+	/* One whose rows have all been run is on its way back already. */
+	bool idle = !run->in_pass && run->done < run->waiting.rows && run->err.code == 0;
 	uv_mutex_unlock(&e->lock);
-	return dropped;
+	return idle;
 }

@@ -1,24 +1,30 @@
 /*
- * One thread that runs passes over packed heads, in the order they came, with a pool of others to help it.
- * The loop hands in runs and gets them back through `done`, on the loop. A run's image must outlive it.
+ * One thread that runs passes over packed weights, with a pool of others to help it. The loop hands in runs
+ * and gets them back through `done`, on the loop. When a pass ends, the rows that wait then, of whichever
+ * clients, share the next (batch.h). A run's image must outlive it.
  */
 #ifndef NPUD_EXECUTOR_H
 #define NPUD_EXECUTOR_H
 
+#include "batch.h"
 #include "err.h"
 #include "image.h"
-#include "link.h"
 #include <uv.h>
 
 enum want { WANT_LOGITS, WANT_TOP };
 
 struct run {
-	struct link in_queue;
+	struct batch_run
+		waiting; /* key, rows and weight are the giver's to set: rows of one key have one image */
+	struct link in_finished;
 	const struct image *image;
 	const float *x; /* rows * h, any alignment; the giver keeps it */
-	uint32_t rows, k;
+	uint32_t k;
 	enum want want;
 	uint64_t queued_ns;
+	uint32_t done; /* rows that have been run */
+	bool in_pass;  /* of which some are being run: the thread's */
+	bool unwanted; /* what is not in the pass will not be run */
 
 	/* the answer; what is not NULL is freed by run_fini */
 	struct err err;
@@ -26,8 +32,10 @@ struct run {
 	uint32_t *ids; /* rows * k */
 	float *values; /* rows * k */
 	uint64_t nonfinite;
-	double queue_seconds, compute_seconds, cpu_seconds;
-	uint32_t rows_in_pass;
+	double queue_seconds;	/* until its first pass */
+	double compute_seconds; /* of the passes it was in */
+	double cpu_seconds;	/* its share of theirs, by rows */
+	uint32_t rows_in_pass;	/* of the last, strangers' included */
 };
 
 void run_fini(struct run *r);
@@ -36,8 +44,11 @@ struct executor {
 	uv_thread_t thread;
 	uv_mutex_t lock;
 	uv_cond_t work;
-	struct link todo, finished; /* under lock */
+	struct batch batch; /* under lock, as all of the next four */
+	struct link finished;
+	uint64_t passes, pass_rows; /* since the start */
 	bool stop;
+	uint32_t rows_max; /* of a pass */
 	uv_async_t wake;
 	const struct kernels *kernels;
 	struct pool *pool; /* the thread's */
@@ -45,13 +56,16 @@ struct executor {
 	void *arg;
 };
 
-/* `threads` at least 1, the executor's own included; `kernels` must outlive it. */
+/* `threads` at least 1, the executor's own included; passes of at most `rows_max` rows, 1 to BATCH_ROWS_MAX;
+ * `kernels` must outlive it. */
 int executor_init(struct executor *e, uv_loop_t *loop, const struct kernels *kernels, unsigned threads,
-		  void (*done)(void *, struct run *), void *arg);
-void executor_fini(struct executor *e); /* finishes the run in hand; the queue must be empty or dropped */
+		  uint32_t rows_max, void (*done)(void *, struct run *), void *arg);
+void executor_fini(struct executor *e); /* finishes the pass in hand; the queue must be empty or dropped */
 
-void executor_add(struct executor *e, struct run *run);
-/* True where the run had not begun: it is the caller's again and `done` will not be called. */
+/* `run` waits for its turn in the queue of `client`, which must live until the run has left it. */
+void executor_add(struct executor *e, struct batch_client *client, struct run *run);
+/* True where no row of it is being run: it is the caller's again and `done` will not be called. Otherwise
+ * `done` comes when the pass ends. Either way none of its rows waits any more. */
 bool executor_drop(struct executor *e, struct run *run);
 
 #endif

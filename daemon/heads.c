@@ -448,18 +448,18 @@ int on_head_run(struct request *r, const struct req_head_run *q, struct rep_head
 	}
 	run->image = &h->head->image;
 	run->x = (const void *)q->x.data;
-	run->rows = q->rows;
+	run->waiting = (struct batch_run){.key = h->head->id, .rows = q->rows, .weight = 1};
 	r->head = h->head;
 	head_hold(r->head);
 	r->state = REQUEST_RUNNING;
-	executor_add(&r->server->executor, run);
+	executor_add(&r->server->executor, &r->session->rows, run);
 	return LATER;
 }
 
 void head_answer_run(struct request *r)
 {
 	const struct run *run = &r->run;
-	size_t words = (size_t)run->rows * run->k;
+	size_t words = (size_t)run->waiting.rows * run->k;
 	char digest[33];
 	struct rep_head_run a = {
 		.nonfinite = run->nonfinite,

@@ -275,7 +275,7 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 	q->op = op;
 	q->once = once;
 	link_init(&q->in_waiters);
-	link_init(&q->run.in_queue);
+	link_init(&q->run.in_finished);
 	link_append(&s->requests, &q->in_session);
 	s->in_flight++;
 	server->in_flight++;
@@ -346,8 +346,8 @@ void request_ran(void *arg, struct run *run)
 	struct server *server = arg;
 	struct request *r = link_of(run, struct request, run);
 
-	server->rows += run->rows;
-	r->head->rows += run->rows;
+	server->rows += run->done;
+	r->head->rows += run->done;
 	if (!r->session) {
 		slot_drop(r->slot);
 		release(r);

@@ -179,7 +179,8 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 	uv_signal_init(&s->loop, &s->interrupt);
 	s->sweep.data = s->term.data = s->interrupt.data = s;
 	s->threads = pool_processors() < config->threads ? pool_processors() : (unsigned)config->threads;
-	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, request_ran, s))
+	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, (uint32_t)s->config.batch,
+			  request_ran, s))
 		return err_set(err, NPU_E_NO_MEMORY, "the executor's threads cannot be made");
 	/* Before anybody can connect; from here on callbacks may be queued, and none runs before server_run.
 	 */

@@ -24,6 +24,7 @@ int session_new(struct session **out, struct server *server, struct peer peer)
 	s->number = ++server->next_session;
 	s->since_ms = server_now();
 	event_ring_init(&s->events, EVENTS_OF_SESSION);
+	batch_client_init(&s->rows);
 	link_init(&s->requests);
 	link_init(&s->files);
 	link_init(&s->handles);

@@ -20,6 +20,7 @@ struct session {
 	struct reply_client *replies; /* of its client; NULL before hello */
 	uint64_t since_ms, requests_seen, next_handle;
 	struct event_ring events;
+	struct batch_client rows; /* that wait: under the executor's lock */
 	struct link requests, files, handles;
 	unsigned in_flight, file_count, handle_count;
 };

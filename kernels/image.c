@@ -42,8 +42,8 @@ struct running {
 	uint32_t panel;	      /* columns */
 	uint32_t panels;      /* of one piece */
 	uint32_t tile_pieces; /* of one tile */
-	int32_t *acc;	      /* [threads][rows][panel] */
-	struct top *tops;     /* [threads][rows] */
+	int32_t *acc;	      /* [threads][count][panel] */
+	struct top *tops;     /* [threads][count] */
 };
 
 static void run_panel(struct running *r, uint32_t t, uint32_t n, uint32_t columns, int32_t *acc,
@@ -55,11 +55,12 @@ static void run_panel(struct running *r, uint32_t t, uint32_t n, uint32_t column
 	size_t first = (size_t)t * g->nd + n;
 	float some[PANEL_ROW_MAJOR];
 
-	r->kernels->head(&tile, p->q, p->rows, columns, acc);
-	for (uint32_t m = 0; m < p->rows; m++, acc += columns) {
-		float *to = p->logits ? p->logits + m * (size_t)g->nv + first : some;
-		head_epilogue(to, acc, p->ascale[m], tile.scales, columns);
-		if (!p->logits)
+	r->kernels->head(&tile, p->q, p->count, columns, acc);
+	for (uint32_t m = 0; m < p->count; m++, acc += columns) {
+		const struct pass_row *row = &p->rows[m];
+		float *to = row->logits ? row->logits + first : some;
+		head_epilogue(to, acc, row->ascale, tile.scales, columns);
+		if (!row->logits)
 			top_add(&tops[m], (uint32_t)first, to, columns);
 	}
 }
@@ -67,7 +68,7 @@ static void run_panel(struct running *r, uint32_t t, uint32_t n, uint32_t column
 static void run_piece(void *arg, uint32_t i, unsigned thread)
 {
 	struct running *r = arg;
-	uint32_t rows = r->pass->rows, t = i / r->tile_pieces,
+	uint32_t rows = r->pass->count, t = i / r->tile_pieces,
 		 columns = geometry_columns(&r->image->geometry, t);
 	uint64_t n = (uint64_t)(i % r->tile_pieces) * r->panels * r->panel,
 		 end = n + (uint64_t)r->panels * r->panel;
@@ -78,32 +79,40 @@ static void run_piece(void *arg, uint32_t i, unsigned thread)
 }
 
 /* Room for the best of every row and thread; the first thread's is the answer itself. */
-static bool tops_new(struct running *r, unsigned threads, void **room)
+static bool tops_new(struct running *r, unsigned threads)
 {
 	const struct pass *p = r->pass;
-	size_t one = (size_t)p->rows * p->k, others = (threads - 1) * one;
-	char *memory =
-		malloc(threads * p->rows * sizeof *r->tops + others * (sizeof(uint32_t) + sizeof(float)));
-	if (!memory)
+	size_t tops = (size_t)threads * p->count, best = 0;
+	for (uint32_t m = 0; m < p->count; m++)
+		best += p->rows[m].logits ? 0 : p->rows[m].k;
+	best *= threads - 1;
+	r->tops = malloc(tops * sizeof *r->tops + best * (sizeof(uint32_t) + sizeof(float)));
+	if (!r->tops)
 		return false;
-	struct top *tops = (struct top *)memory;
-	uint32_t *ids = (uint32_t *)(tops + (size_t)threads * p->rows);
-	float *values = (float *)(ids + others);
-	for (size_t i = 0; i < (size_t)threads * p->rows; i++) {
-		size_t at = i * p->k;
-		tops[i] = at < one ? (struct top){p->k, 0, p->ids + at, p->values + at}
-				   : (struct top){p->k, 0, ids + at - one, values + at - one};
+	uint32_t *ids = (uint32_t *)(r->tops + tops);
+	float *values = (float *)(ids + best);
+	for (size_t i = 0; i < tops; i++) {
+		const struct pass_row *row = &p->rows[i % p->count];
+		uint32_t k = row->logits ? 0 : row->k;
+		if (i < p->count) {
+			r->tops[i] = (struct top){k, 0, row->ids, row->values};
+			continue;
+		}
+		r->tops[i] = (struct top){k, 0, ids, values};
+		ids += k;
+		values += k;
 	}
-	*room = r->tops = tops;
 	return true;
 }
 
 static void tops_end(struct running *r, unsigned threads)
 {
-	uint32_t rows = r->pass->rows;
-	for (uint32_t m = 0; m < rows; m++) {
+	uint32_t count = r->pass->count;
+	for (uint32_t m = 0; m < count; m++) {
+		if (r->pass->rows[m].logits)
+			continue;
 		for (unsigned i = 1; i < threads; i++)
-			top_merge(&r->tops[m], &r->tops[i * rows + m]);
+			top_merge(&r->tops[m], &r->tops[i * count + m]);
 		top_sort(&r->tops[m]);
 	}
 }
@@ -119,7 +128,6 @@ bool image_run(const struct image *i, const struct kernels *kernels, struct pool
 	size_t share = (size_t)g->tiles * g->nd * g->kd / threads / 4, bytes = (size_t)panel * g->kd;
 	share = share < PIECE_LEAST ? PIECE_LEAST : share > PIECE_MOST ? PIECE_MOST : share;
 	size_t panels = (share + bytes - 1) / bytes;
-	void *room = NULL;
 	struct running r = {
 		.image = i,
 		.kernels = kernels,
@@ -129,14 +137,13 @@ bool image_run(const struct image *i, const struct kernels *kernels, struct pool
 	};
 
 	r.tile_pieces = (tile_panels + r.panels - 1) / r.panels;
-	r.acc = aligned_alloc(64, (size_t)threads * pass->rows * panel * sizeof *r.acc);
-	bool done = r.acc && (pass->logits || tops_new(&r, threads, &room));
+	r.acc = aligned_alloc(64, (size_t)threads * pass->count * panel * sizeof *r.acc);
+	bool done = r.acc && tops_new(&r, threads);
 	if (done) {
 		pool_run(pool, g->tiles * r.tile_pieces, run_piece, &r);
-		if (!pass->logits)
-			tops_end(&r, threads);
+		tops_end(&r, threads);
 	}
-	free(room);
+	free(r.tops);
 	free(r.acc);
 	return done;
 }

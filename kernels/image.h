@@ -18,15 +18,20 @@ void image_fini(struct image *i); /* zeroed is fine */
 /* Tile t of the image; borrowed. */
 struct tile image_tile(const struct image *i, uint32_t t);
 
-/* Rows for one pass over an image, and what is wanted of each: every logit, or the k best. */
-struct pass {
-	const int8_t *q;     /* [rows][kd] */
-	const float *ascale; /* [rows] */
-	uint32_t rows;
-	float *logits; /* [rows][nv]; NULL: ids and values */
+/* What is wanted of one row: every logit, or the k best. */
+struct pass_row {
+	float ascale;
+	float *logits; /* [nv]; NULL: ids and values */
 	uint32_t k;    /* 1 .. nv */
-	uint32_t *ids; /* [rows][k], best first (top.h) */
-	float *values;
+	uint32_t *ids; /* [k], best first (top.h) */
+	float *values; /* [k] */
+};
+
+/* Rows for one pass over an image; they may be of strangers. */
+struct pass {
+	const int8_t *q; /* [count][kd] */
+	const struct pass_row *rows;
+	uint32_t count;
 };
 
 /*

@@ -279,6 +279,19 @@ static void pool_freep(struct pool **p)
 	pool_free(*p);
 }
 
+/* Runs rows first .. first+count-1 for all their logits, [count][nv]. */
+static void run_logits(const struct scene *s, struct pool *pool, uint32_t first, uint32_t count,
+		       float *logits)
+{
+	struct pass_row rows[32] = {};
+	cr_assert(count <= 32);
+	for (uint32_t m = 0; m < count; m++)
+		rows[m] = (struct pass_row){.ascale = s->ascale[first + m],
+					    .logits = logits + (size_t)m * s->image.geometry.nv};
+	struct pass pass = {s->q + (size_t)first * s->image.geometry.kd, rows, count};
+	cr_assert(image_run(&s->image, &s->kernels, pool, &pass));
+}
+
 Test(kernels, a_row_has_the_bits_in_a_batch_and_on_threads_that_it_has_alone)
 {
 	enum { NV = 3000, H = 1200, ROWS = 21 };
@@ -290,14 +303,9 @@ Test(kernels, a_row_has_the_bits_in_a_batch_and_on_threads_that_it_has_alone)
 		for (unsigned threads = 1; threads <= 5; threads += 2) {
 			cleanup(pool_freep) struct pool *pool = NULL;
 			cr_assert(pool_new(&pool, threads));
-			struct pass pass = {.q = s.q, .ascale = s.ascale, .rows = ROWS, .logits = all};
-			cr_assert(image_run(&s.image, &s.kernels, pool, &pass));
+			run_logits(&s, pool, 0, ROWS, all);
 			for (uint32_t m = 0; m < ROWS; m++) {
-				pass = (struct pass){.q = s.q + (size_t)m * s.image.geometry.kd,
-						     .ascale = s.ascale + m,
-						     .rows = 1,
-						     .logits = alone};
-				cr_assert(image_run(&s.image, &s.kernels, pool, &pass));
+				run_logits(&s, pool, m, 1, alone);
 				cr_assert_eq(memcmp(alone, all + (size_t)m * NV, NV * sizeof *alone), 0,
 					     "row %u, %u threads, layout %d", m, threads, layout);
 			}
@@ -331,17 +339,20 @@ Test(kernels, the_best_found_within_the_pass_are_the_best_of_all_logits)
 	for (unsigned threads = 1; threads <= 3; threads++) {
 		cleanup(pool_freep) struct pool *pool = NULL;
 		cr_assert(pool_new(&pool, threads));
-		struct pass pass = {.q = s.q, .ascale = s.ascale, .rows = ROWS, .logits = all};
-		cr_assert(image_run(&s.image, &s.kernels, pool, &pass));
+		run_logits(&s, pool, 0, ROWS, all);
 		for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
-			pass = (struct pass){.q = s.q,
-					     .ascale = s.ascale,
-					     .rows = ROWS,
-					     .k = ks[i],
-					     .ids = ids,
-					     .values = values};
-			cr_assert(image_run(&s.image, &s.kernels, pool, &pass));
-			for (uint32_t m = 0; m < ROWS; m++) {
+			/* The last row wants all its logits: strangers in a pass may want different things.
+			 */
+			struct pass_row rows[ROWS];
+			for (uint32_t m = 0; m < ROWS; m++)
+				rows[m] = (struct pass_row){.ascale = s.ascale[m],
+							    .k = ks[i],
+							    .ids = ids + (size_t)m * ks[i],
+							    .values = values + (size_t)m * ks[i]};
+			rows[ROWS - 1] = (struct pass_row){.ascale = s.ascale[ROWS - 1], .logits = kept};
+			cr_assert(image_run(&s.image, &s.kernels, pool, &(struct pass){s.q, rows, ROWS}));
+			cr_expect_eq(memcmp(kept, all + (size_t)(ROWS - 1) * NV, NV * sizeof *kept), 0);
+			for (uint32_t m = 0; m < ROWS - 1; m++) {
 				best(all + (size_t)m * NV, NV, ks[i], want, kept);
 				cr_expect(memcmp(want, ids + (size_t)m * ks[i], ks[i] * sizeof *want) == 0 &&
 						  memcmp(kept, values + (size_t)m * ks[i], ks[i] * 4) == 0,

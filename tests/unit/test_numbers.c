@@ -183,7 +183,7 @@ static void check_logits(const struct load *l, const struct row *r)
 	for (uint32_t k = 0; k < g->h; k++)
 		x[k] = grid(&state);
 	cr_expect_eq(quantise_ref(q, &scale, x, g->h, g->kd), 0);
-	struct pass pass = {.q = q, .ascale = &scale, .rows = 1, .logits = logits};
+	struct pass pass = {q, &(struct pass_row){.ascale = scale, .logits = logits}, 1};
 	struct pool *pool;
 	cr_assert(pool_new(&pool, 2) && image_run(&l->image, l->kernels, pool, &pass));
 	pool_free(pool);
