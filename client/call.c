@@ -1,22 +1,43 @@
 #include "call.h"
 #include "own.h"
-#include <errno.h>
 #include <nng/protocol/reqrep0/req.h>
-#include <stdio.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
+#include <time.h>
 
+/*
+ * A call owns one NNG context, which it keeps when it is used again: an answer that comes too late belongs to
+ * an earlier request of the context, and NNG drops it.
+ *
+ * on_aio, on a thread of NNG, drives a call: sent, received, and after HELLO_FIRST the same with a hello and
+ * once more with the request. Until finish() the call's fields are that thread's, but for `cancelled`, which
+ * anybody sets. finish() gives it away under the lock and touches it no more: the next user may have it at
+ * once.
+ */
 enum {
-	HELLO_MS = 5000,
-	HELLO_SEARCH_MS = 2000,	  /* where more places are to be tried */
-	HELLO_UNCERTAIN_MS = 500, /* where perhaps nobody listens */
-	CONNECT_MS = 5000,	  /* until a daemon that went away must be back */
+	CONNECT_MS = 5000, /* until a daemon that went away must be back */
 	CANCEL_MS = 500,
-	SIDE_SECONDS = 5,
-	SIDE_REPLY_MAX = 64 << 10,
 	SLACK = 4096, /* what a message holds beside its bulk */
+};
+
+struct call {
+	struct connection *connection;
+	struct call *next_of_all; /* connection.all */
+	struct call *next;	  /* connection.idle or .first */
+	nng_ctx context;
+	nng_aio *aio;
+	pthread_cond_t done;
+
+	enum proto_op_id op;
+	struct call_options options;
+	uint64_t req, hello_req;
+	double deadline;
+	enum { PHASE_SENDING, PHASE_RECEIVING } phase;
+	bool greeting;		  /* it is a hello that is under way */
+	bool lost;		  /* its connection broke once */
+	nng_msg *again;		  /* owned: the request, where it can be sent again */
+	bool cancelled, finished; /* under the connection's lock */
+
+	struct answer answer;
+	struct err err; /* code 0: there is an answer */
 };
 
 void call_copy(char *to, size_t room, struct proto_bytes from)
@@ -44,21 +65,20 @@ static void nng_msg_freep(nng_msg **m)
 {
 	if (*m)
 		nng_msg_free(*m);
+	*m = NULL;
 }
 
-static int err_nng(struct err *err, int number, const char *what, const char *path)
+static double now(void)
 {
-	int code = number == NNG_ENOMEM	     ? NPU_E_NO_MEMORY
-		   : number == NNG_ETIMEDOUT ? NPU_E_TIMED_OUT
-		   : number == NNG_EPERM     ? NPU_E_NOT_ALLOWED
-		   : number == NNG_ECONNRESET || number == NNG_ECLOSED || number == NNG_ECONNREFUSED ||
-				   number == NNG_ECONNABORTED || number == NNG_ECONNSHUT
-			   ? NPU_E_CONNECTION_LOST
-			   : NPU_E_IO;
-	if (code == NPU_E_CONNECTION_LOST)
-		return err_set(err, code, "%s: %s: the connection was lost; is the daemon still running?",
-			       path, what);
-	return err_set(err, code, "%s: %s: %s", path, what, nng_strerror(number));
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int ms_left(const struct call *k)
+{
+	double left = (k->deadline - now()) * 1e3;
+	return left > 1 ? (int)left : 1;
 }
 
 struct sink {
@@ -105,325 +125,385 @@ static int pack(nng_msg **out, enum proto_op_id op, uint64_t req, const void *re
 	return 0;
 }
 
-/* One request, one answer, no second try. Whatever is left of an earlier request NNG drops when this one is
- * sent. */
-static int once(struct connection *c, enum proto_op_id op, const void *request, void *reply, struct answer *a,
-		int timeout_ms, struct err *err)
-{
-	cleanup(nng_msg_freep) nng_msg *m = NULL;
-	const char *wire = proto_ops[op].wire;
-	uint64_t req = ++c->req;
-	int r = pack(&m, op, req, request, c->max_request, err);
-	if (r)
-		return r;
-
-	/* A send waits for a connection: without a limit of its own a daemon that is gone costs the whole
-	 * time. */
-	nng_aio_set_timeout(c->aio, timeout_ms < CONNECT_MS ? timeout_ms : CONNECT_MS);
-	nng_aio_set_msg(c->aio, m);
-	nng_ctx_send(c->context, c->aio);
-	nng_aio_wait(c->aio);
-	r = nng_aio_result(c->aio);
-	if (r == NNG_ETIMEDOUT)
-		return err_set(err, NPU_E_CONNECTION_LOST,
-			       "%s: %s: no connection; is the daemon still running?", c->path, wire);
-	if (r)
-		return err_nng(err, r, wire, c->path);
-	take(&m); /* NNG has it */
-
-	nng_aio_set_timeout(c->aio, timeout_ms);
-	nng_ctx_recv(c->context, c->aio);
-	nng_aio_wait(c->aio);
-	r = nng_aio_result(c->aio);
-	if (r == NNG_ETIMEDOUT)
-		return err_set(err, NPU_E_TIMED_OUT, "%s: %s: no answer within %g s", c->path, wire,
-			       timeout_ms / 1000.0);
-	if (r)
-		return err_nng(err, r, wire, c->path);
-
-	answer_fini(a);
-	a->message = nng_aio_get_msg(c->aio);
-	r = proto_read_reply(&a->in, nng_msg_body(a->message), nng_msg_len(a->message), err);
-	if (r)
-		return r;
-	if (a->in.req != req)
-		return err_set(err, NPU_E_MALFORMED, "%s: %s: the answer belongs to request %llu, not %llu",
-			       c->path, wire, (unsigned long long)a->in.req, (unsigned long long)req);
-	if (a->in.code)
-		return proto_read_error(&a->in, err);
-	return proto_read_fields(&a->in, &proto_ops[op].reply, reply, err);
-}
-
-static int say_hello(struct connection *c, int timeout_ms, struct err *err)
-{
-	struct req_hello q = {
-		.name = PROTO_STR(c->name),
-		.version = PROTO_STR(NPUD_VERSION),
-		.minor = PROTO_MINOR,
-		.nonce = {c->nonce, sizeof c->nonce},
-	};
-	struct rep_hello h = {};
-	cleanup(answer_fini) struct answer a = {};
-	int r = once(c, OP_hello, &q, &h, &a, timeout_ms, err);
-	if (r)
-		return r;
-	if (h.major != PROTO_MAJOR)
-		return err_set(err, NPU_E_VERSION,
-			       "%s: the daemon speaks protocol %llu, this library %u; update the older",
-			       c->path, (unsigned long long)h.major, PROTO_MAJOR);
-	if (h.token.size != sizeof c->token || !h.max_request || !h.max_reply || !h.max_rows)
-		return err_set(err, NPU_E_MALFORMED, "%s: hello: the answer lacks the token or the limits",
-			       c->path);
-	c->session = h.session;
-	memcpy(c->token, h.token.data, sizeof c->token);
-	call_copy(c->version, sizeof c->version, h.version);
-	call_copy(c->device, sizeof c->device, h.device);
-	c->max_request = h.max_request < PROTO_REQUEST_MAX ? h.max_request : PROTO_REQUEST_MAX;
-	c->max_reply = h.max_reply < PROTO_REPLY_MAX ? h.max_reply : PROTO_REPLY_MAX;
-	c->max_rows = h.max_rows;
-	return 0;
-}
-
-/* What means the same in a new session: a request that names nothing of the old one. */
+/* What means the same in a new session: it names nothing of the old one, or is known by its number. */
 static bool outlives_session(enum proto_op_id op)
 {
-	return op == OP_ping || op == OP_status || op == OP_clients || op == OP_head_list;
+	return proto_ops[op].repeat == REPEAT_ONCE || op == OP_ping || op == OP_status || op == OP_clients ||
+	       op == OP_head_list;
 }
 
-int call(struct connection *c, enum proto_op_id op, const void *request, void *reply, struct answer *a,
-	 int timeout_ms, struct err *err)
+static int err_restarted(struct connection *c, struct err *err)
 {
-	int r = once(c, op, request, reply, a, timeout_ms, err);
-	if (r == NPU_E_TIMED_OUT && op == OP_head_run) {
-		struct req_cancel q = {.req = c->req};
-		struct rep_cancel found = {};
-		cleanup(answer_fini) struct answer cancelled = {};
-		struct err ignored;
-		once(c, OP_cancel, &q, &found, &cancelled, CANCEL_MS, &ignored);
-		return r;
-	}
-	if (r != NPU_E_HELLO_FIRST)
-		return r;
-
-	/* NNG connected again on its own, to a daemon that does not know us. */
-	r = say_hello(c, timeout_ms < HELLO_MS ? timeout_ms : HELLO_MS, err);
-	if (r)
-		return r;
-	if (outlives_session(op))
-		return once(c, op, request, reply, a, timeout_ms, err);
 	return err_set(err, NPU_E_CONNECTION_LOST,
 		       "%s: the daemon restarted or dropped this connection; open the head again", c->path);
 }
 
-void connection_close(struct connection *c)
+/* The one way out, once for every start: the call is its giver's, the queue's, or idle. */
+static void finish(struct call *k)
 {
-	if (!c->open)
-		return;
-	nng_close(c->socket);
-	nng_aio_free(c->aio);
-	c->open = false;
+	struct connection *c = k->connection;
+	static const uint64_t one = 1;
+
+	nng_msg_freep(&k->again);
+	if (k->options.forget)
+		answer_fini(&k->answer);
+	pthread_mutex_lock(&c->lock);
+	k->finished = true;
+	if (k->options.forget) {
+		k->next = c->idle;
+		c->idle = k;
+	} else if (k->options.owner) {
+		k->next = NULL;
+		*c->last = k;
+		c->last = &k->next;
+		if (c->fd >= 0 && write(c->fd, &one, sizeof one) < 0) {
+			/* Full: it has been readable for 2^64 - 1 calls. */
+		}
+		pthread_cond_signal(&c->finished);
+	} else {
+		pthread_cond_signal(&k->done);
+	}
+	pthread_mutex_unlock(&c->lock);
 }
 
-static int dial(struct connection *c, int hello_ms, struct err *err)
+/* Tells the daemon that nobody waits for `k` any more. */
+static void tell_cancelled(struct call *k)
 {
-	char url[PLACES_PATH_MAX + sizeof "ipc://"];
-	snprintf(url, sizeof url, "ipc://%s", c->path);
-	int r = nng_req0_open(&c->socket);
+	struct req_cancel q = {.req = k->req};
+	const struct call_options options = {.timeout_ms = CANCEL_MS, .forget = true};
+	struct call *cancel;
+	struct err ignored;
+	if (k->op != OP_cancel && k->op != OP_hello)
+		call_start(k->connection, OP_cancel, &q, options, &cancel, &ignored);
+}
+
+/* A cancel that came while NNG had nothing of the call is made good. */
+static void heed_cancel(struct call *k)
+{
+	pthread_mutex_lock(&k->connection->lock);
+	bool cancelled = k->cancelled;
+	pthread_mutex_unlock(&k->connection->lock);
+	if (cancelled)
+		nng_aio_cancel(k->aio);
+}
+
+static void send_message(struct call *k, nng_msg *m)
+{
+	int left = ms_left(k);
+	k->phase = PHASE_SENDING;
+	/* A send waits for a connection: without a limit of its own a daemon that is gone costs the whole
+	 * time. */
+	nng_aio_set_timeout(k->aio, left < CONNECT_MS ? left : CONNECT_MS);
+	nng_aio_set_msg(k->aio, m);
+	nng_ctx_send(k->context, k->aio);
+	heed_cancel(k);
+}
+
+static void receive(struct call *k)
+{
+	k->phase = PHASE_RECEIVING;
+	nng_aio_set_timeout(k->aio, ms_left(k));
+	nng_ctx_recv(k->context, k->aio);
+	heed_cancel(k);
+}
+
+static void fail_nng(struct call *k, int number)
+{
+	const char *path = k->connection->path;
+	const char *wire = proto_ops[k->op].wire;
+	nng_msg *m;
+
+	switch (number) {
+	case NNG_ECANCELED:
+		err_set(&k->err, NPU_E_CANCELLED, "%s: cancelled", wire);
+		break;
+	case NNG_ETIMEDOUT:
+		if (k->phase == PHASE_SENDING) {
+			err_set(&k->err, NPU_E_CONNECTION_LOST,
+				"%s: %s: no connection; is the daemon still running?", path, wire);
+			break;
+		}
+		err_set(&k->err, NPU_E_TIMED_OUT, "%s: %s: no answer within %g s", path, wire,
+			k->options.timeout_ms / 1000.0);
+		tell_cancelled(k);
+		break;
+	case NNG_ECONNRESET:
+		/* Whether it was done nobody knows; what can be repeated safely is. */
+		if (k->again && !k->lost && k->phase == PHASE_RECEIVING && nng_msg_dup(&m, k->again) == 0) {
+			k->lost = true;
+			k->greeting = false;
+			send_message(k, m);
+			return;
+		}
+		/* fall through */
+	case NNG_ECLOSED:
+	case NNG_ECONNREFUSED:
+	case NNG_ECONNABORTED:
+	case NNG_ECONNSHUT:
+		err_set(&k->err, NPU_E_CONNECTION_LOST,
+			"%s: %s: the connection was lost; is the daemon still running?", path, wire);
+		break;
+	default:
+		err_set(&k->err,
+			number == NNG_ENOMEM  ? NPU_E_NO_MEMORY
+			: number == NNG_EPERM ? NPU_E_NOT_ALLOWED
+					      : NPU_E_IO,
+			"%s: %s: %s", path, wire, nng_strerror(number));
+	}
+	finish(k);
+}
+
+static void send_hello(struct call *k)
+{
+	struct connection *c = k->connection;
+	struct req_hello q = connection_hello(c);
+	nng_msg *m;
+
+	k->hello_req = connection_next_req(c);
+	if (pack(&m, OP_hello, k->hello_req, &q, PROTO_REQUEST_MAX, &k->err)) {
+		finish(k);
+		return;
+	}
+	k->greeting = true;
+	send_message(k, m);
+}
+
+enum { LATER = 1 };
+
+/* 0 or an error where the call is finished; LATER where it goes on. */
+static int on_answer(struct call *k)
+{
+	struct connection *c = k->connection;
+	struct answer *a = &k->answer;
+	struct rep_hello h;
+	int r = proto_read_reply(&a->in, nng_msg_body(a->message), nng_msg_len(a->message), &k->err);
+
 	if (r)
-		return err_nng(err, r, "cannot make a socket", c->path);
-	r = nng_aio_alloc(&c->aio, NULL, NULL);
-	if (r) {
-		nng_close(c->socket);
-		return err_nng(err, r, "cannot make a socket", c->path);
+		return r;
+	uint64_t req = k->greeting ? k->hello_req : k->req;
+	if (a->in.req != req)
+		return err_set(&k->err, NPU_E_MALFORMED,
+			       "%s: %s: the answer belongs to request %llu, not %llu", c->path,
+			       proto_ops[k->op].wire, (unsigned long long)a->in.req, (unsigned long long)req);
+	if (a->in.code == NPU_E_HELLO_FIRST && !k->greeting && !k->options.forget) {
+		/* NNG connected again on its own, to a daemon that does not know us. */
+		answer_fini(a);
+		send_hello(k);
+		return LATER;
 	}
-	c->open = true;
-	/* Before the context, which copies it: NNG would run a long request again by default. */
-	if ((r = nng_socket_set_ms(c->socket, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE)) ||
-	    (r = nng_socket_set_size(c->socket, NNG_OPT_RECVMAXSZ, PROTO_REPLY_MAX + SLACK)) ||
-	    (r = nng_socket_set_ms(c->socket, NNG_OPT_RECONNMINT, 50)) ||
-	    (r = nng_socket_set_ms(c->socket, NNG_OPT_RECONNMAXT, 2000)) ||
-	    (r = nng_ctx_open(&c->context, c->socket)) ||
-	    /* Non-blocking: a blocking dial of NNG 1.5 heeds no time limit. */
-	    (r = nng_dial(c->socket, url, NULL, NNG_FLAG_NONBLOCK)))
-		err_nng(err, r, "cannot connect", c->path);
-	else
-		r = say_hello(c, hello_ms, err);
-	if (r) {
-		connection_close(c);
-		return err->code;
+	/* Had another call said hello meanwhile, the daemon took our handles for those of the new session. */
+	if (k->options.session && !k->greeting && connection_told(c)->session != k->options.session)
+		return err_restarted(c, &k->err);
+	if (a->in.code)
+		return proto_read_error(&a->in, &k->err);
+	if (!k->greeting)
+		return 0;
+	r = proto_read_fields(&a->in, &proto_ops[OP_hello].reply, &h, &k->err);
+	if (r == 0)
+		r = connection_greeted(c, &h, &k->err);
+	if (r || k->op == OP_hello)
+		return r;
+	answer_fini(a);
+	if (!k->again)
+		return err_restarted(c, &k->err);
+	k->greeting = false;
+	send_message(k, take(&k->again));
+	return LATER;
+}
+
+static void on_aio(void *arg)
+{
+	struct call *k = arg;
+	int number = nng_aio_result(k->aio);
+
+	if (number) {
+		if (k->phase == PHASE_SENDING)
+			nng_msg_free(nng_aio_get_msg(k->aio));
+		fail_nng(k, number);
+	} else if (k->phase == PHASE_SENDING) {
+		receive(k);
+	} else {
+		k->answer.message = nng_aio_get_msg(k->aio);
+		if (on_answer(k) != LATER)
+			finish(k);
 	}
+}
+
+static int call_new(struct call **out, struct connection *c, struct err *err)
+{
+	cleanup(freep) struct call *k = calloc(1, sizeof *k);
+	if (!k)
+		return err_set(err, NPU_E_NO_MEMORY, "out of memory for a call");
+	int r = nng_ctx_open(&k->context, c->socket);
+	if (r)
+		return err_set(err, r == NNG_ENOMEM ? NPU_E_NO_MEMORY : NPU_E_CONNECTION_LOST, "%s: %s",
+			       c->path, nng_strerror(r));
+	if (nng_aio_alloc(&k->aio, on_aio, k) != 0) {
+		nng_ctx_close(k->context);
+		return err_set(err, NPU_E_NO_MEMORY, "out of memory for a call");
+	}
+	k->connection = c;
+	pthread_cond_init(&k->done, NULL);
+	pthread_mutex_lock(&c->lock);
+	k->next_of_all = c->all;
+	c->all = k;
+	pthread_mutex_unlock(&c->lock);
+	*out = take(&k);
 	return 0;
 }
 
-static int refuse_denied(const char *path, struct err *err)
+static struct call *take_idle(struct connection *c)
 {
-	char group[64];
-	places_group(path, group, sizeof group);
-	return err_set(err, NPU_E_NOT_ALLOWED, "%s: not allowed to connect; become a member of the group %s",
-		       path, group);
+	pthread_mutex_lock(&c->lock);
+	struct call *k = c->idle;
+	if (k)
+		c->idle = k->next;
+	pthread_mutex_unlock(&c->lock);
+	return k;
 }
 
-/* Whether nobody can be said to have answered: the search goes on. */
-static bool is_silence(int r)
+static void give_back(struct call *k)
 {
-	return r == NPU_E_TIMED_OUT || r == NPU_E_CONNECTION_LOST;
+	struct connection *c = k->connection;
+	pthread_mutex_lock(&c->lock);
+	k->next = c->idle;
+	c->idle = k;
+	pthread_mutex_unlock(&c->lock);
 }
 
-static int open_named(struct connection *c, const char *path, struct err *err)
+int call_start(struct connection *c, enum proto_op_id op, const void *request, struct call_options options,
+	       struct call **out, struct err *err)
 {
-	if (strncmp(path, "ipc://", 6) == 0)
-		path += 6;
-	if (!*path || strlen(path) >= sizeof c->path)
-		return err_set(err, NPU_E_BAD_VALUE, "the socket's path has %zu bytes; 1 to %zu are allowed",
-			       strlen(path), sizeof c->path - 1);
-	memcpy(c->path, path, strlen(path) + 1);
-	enum place place = places_look(path);
-	if (place == PLACE_DENIED)
-		return refuse_denied(path, err);
-	if (place != PLACE_LISTENS && place != PLACE_UNCERTAIN)
-		return err_set(err, NPU_E_NO_DAEMON,
-			       "no daemon answers: looked at %s (%s); start one with: npud --foreground",
-			       path, places_words(place));
-	int r = dial(c, HELLO_MS, err);
-	if (is_silence(r))
-		return err_set(err, place == PLACE_LISTENS ? NPU_E_TIMED_OUT : NPU_E_NO_DAEMON,
-			       "no answer from %s within %d s; the daemon may be stopped or not be npud",
-			       path, HELLO_MS / 1000);
+	const struct told *told = connection_told(c);
+	cleanup(nng_msg_freep) nng_msg *m = NULL;
+	cleanup(nng_msg_freep) nng_msg *again = NULL;
+	uint64_t req = connection_next_req(c);
+
+	if (options.session && options.session != told->session)
+		return err_restarted(c, err);
+	int r = pack(&m, op, req, request, told->max_request, err);
+	if (r)
+		return r;
+	if (outlives_session(op) && nng_msg_dup(&again, m) != 0)
+		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory", proto_ops[op].wire);
+	struct call *k = take_idle(c);
+	if (!k && (r = call_new(&k, c, err)))
+		return r;
+	k->op = op;
+	k->options = options;
+	k->req = k->hello_req = req;
+	k->deadline = now() + options.timeout_ms / 1e3;
+	k->greeting = op == OP_hello;
+	k->again = take(&again);
+	k->lost = false;
+	k->err.code = 0;
+	pthread_mutex_lock(&c->lock);
+	k->cancelled = k->finished = false;
+	pthread_mutex_unlock(&c->lock);
+	*out = k;
+	send_message(k, take(&m));
+	return 0;
+}
+
+void call_wait(struct call *k)
+{
+	struct connection *c = k->connection;
+	pthread_mutex_lock(&c->lock);
+	while (!k->finished)
+		pthread_cond_wait(&k->done, &c->lock);
+	pthread_mutex_unlock(&c->lock);
+}
+
+struct call *call_next(struct connection *c, int wait_ms)
+{
+	struct timespec until;
+	uint64_t count;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	if (wait_ms > 0) {
+		until.tv_sec += wait_ms / 1000;
+		until.tv_nsec += wait_ms % 1000 * 1000000L;
+		until.tv_sec += until.tv_nsec / 1000000000L;
+		until.tv_nsec %= 1000000000L;
+	}
+	pthread_mutex_lock(&c->lock);
+	for (int r = 0; !c->first && wait_ms != 0 && r == 0;)
+		r = wait_ms < 0 ? pthread_cond_wait(&c->finished, &c->lock)
+				: pthread_cond_timedwait(&c->finished, &c->lock, &until);
+	struct call *k = c->first;
+	if (k) {
+		c->first = k->next;
+		if (!c->first) {
+			c->last = &c->first;
+			if (c->fd >= 0 && read(c->fd, &count, sizeof count) < 0) {
+				/* Made after this call was queued, and not readable yet. */
+			}
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+	return k;
+}
+
+void *call_owner(const struct call *k)
+{
+	return k->options.owner;
+}
+
+int call_finish(struct call *k, void *reply, struct answer *a, struct err *err)
+{
+	int r = k->err.code;
+	answer_fini(a);
+	*a = k->answer;
+	k->answer = (struct answer){};
+	if (r)
+		*err = k->err;
+	else
+		r = proto_read_fields(&a->in, &proto_ops[k->op].reply, reply, err);
+	give_back(k);
 	return r;
 }
 
-static int open_found(struct connection *c, struct err *err)
+void call_cancel(struct call *k)
 {
-	char looked[384] = "", denied[PLACES_PATH_MAX + 1] = "";
-	bool last = false;
-	for (unsigned i = 0; !last; i++) {
-		if (!places_user_socket(i, c->path, sizeof c->path)) {
-			strcpy(c->path, PLACES_SYSTEM_SOCKET);
-			last = true;
-		}
-		if (!c->path[0])
-			continue;
-		enum place place = places_look(c->path);
-		if (place == PLACE_LISTENS || place == PLACE_UNCERTAIN) {
-			int r = dial(c, place == PLACE_LISTENS ? HELLO_SEARCH_MS : HELLO_UNCERTAIN_MS, err);
-			if (!is_silence(r))
-				return r;
-		}
-		if (place == PLACE_DENIED)
-			snprintf(denied, sizeof denied, "%s", c->path);
-		size_t used = strlen(looked);
-		snprintf(looked + used, sizeof looked - used, "%s%s (%s)", used ? ", " : "", c->path,
-			 places_words(place));
-	}
-	if (denied[0])
-		return refuse_denied(denied, err);
-	return err_set(err, NPU_E_NO_DAEMON,
-		       "no daemon answers: looked at %s; start one with: npud --foreground", looked);
+	struct connection *c = k->connection;
+	pthread_mutex_lock(&c->lock);
+	bool late = k->finished || k->cancelled;
+	k->cancelled = true;
+	pthread_mutex_unlock(&c->lock);
+	if (late)
+		return;
+	tell_cancelled(k);
+	nng_aio_cancel(k->aio);
 }
 
-int connection_open(struct connection *c, const char *socket, const char *name, struct err *err)
+int call(struct connection *c, enum proto_op_id op, const void *request, struct call_options options,
+	 void *reply, struct answer *a, struct err *err)
 {
-	*c = (struct connection){.max_request = PROTO_REQUEST_MAX};
-	err_printable(c->name, sizeof c->name, name, strlen(name));
-	if (getrandom(c->nonce, sizeof c->nonce, 0) != (ssize_t)sizeof c->nonce)
-		return err_sys(err, errno, "random bytes");
-	if (!socket) {
-		socket = getenv("NPUD_SOCKET");
-		if (socket && !*socket)
-			socket = NULL;
-	}
-	return socket ? open_named(c, socket, err) : open_found(c, err);
-}
-
-static int err_side(struct err *err, const char *path, const char *what)
-{
-	int number = errno;
-	if (number == EAGAIN || number == EINPROGRESS)
-		return err_set(err, NPU_E_TIMED_OUT, "%s: %s: no answer within %d s", path, what,
-			       SIDE_SECONDS);
-	if (number == ECONNRESET || number == EPIPE || number == ECONNREFUSED || number == ENOENT)
-		return err_set(err, NPU_E_CONNECTION_LOST, "%s: %s: %s; is the daemon still running?", path,
-			       what, strerror(number));
-	return err_sys(err, number, "%s: %s", path, what);
-}
-
-static int send_with_descriptor(int to, const void *bytes, size_t size, int fd)
-{
-	union {
-		char room[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = {};
-	struct iovec iov = {(void *)bytes, size};
-	struct msghdr m = {.msg_iov = &iov,
-			   .msg_iovlen = 1,
-			   .msg_control = control.room,
-			   .msg_controllen = sizeof control.room};
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(h), &fd, sizeof fd);
-	ssize_t n;
-	do
-		n = sendmsg(to, &m, MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -1 : 0;
-}
-
-int call_pass(struct connection *c, int fd, const char *name, uint64_t *file, struct err *err)
-{
-	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	const struct timeval limit = {.tv_sec = SIDE_SECONDS};
-	snprintf(to.sun_path, sizeof to.sun_path, "%s.fd", c->path);
-
-	cleanup(closep) int side = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (side < 0)
-		return err_side(err, to.sun_path, "cannot make a socket");
-	setsockopt(side, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-	setsockopt(side, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-	int r;
-	do
-		r = connect(side, (const struct sockaddr *)&to, sizeof to);
-	while (r < 0 && errno == EINTR);
-	if (r < 0)
-		return err_side(err, to.sun_path, "cannot connect");
-
-	struct req_file_pass q = {.token = {c->token, sizeof c->token}, .name = PROTO_STR(name)};
-	uint64_t req = ++c->req;
-	cleanup(msgpack_sbuffer_destroy) msgpack_sbuffer packet;
-	msgpack_packer packer;
-	msgpack_sbuffer_init(&packet);
-	msgpack_packer_init(&packer, &packet, msgpack_sbuffer_write);
-	proto_write_request(&packer, OP_file_pass, req, &q);
-	if (send_with_descriptor(side, packet.data, packet.size, fd) < 0)
-		return err_side(err, to.sun_path, "cannot pass the file");
-
-	cleanup(freep) char *bytes = malloc(SIDE_REPLY_MAX);
-	if (!bytes)
-		return err_set(err, NPU_E_NO_MEMORY, "out of memory");
-	ssize_t n;
-	do
-		n = recv(side, bytes, SIDE_REPLY_MAX, 0);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return err_side(err, to.sun_path, "the file was passed");
-	if (n == 0)
-		return err_set(err, NPU_E_CONNECTION_LOST, "%s: the daemon hung up on a passed file",
-			       to.sun_path);
-
-	struct rep_file_pass p = {};
-	cleanup(proto_end) struct proto_in in = {};
-	r = proto_read_reply(&in, bytes, (size_t)n, err);
+	struct call *k;
+	options.owner = NULL;
+	int r = call_start(c, op, request, options, &k, err);
 	if (r)
 		return r;
-	if (in.code)
-		return proto_read_error(&in, err);
-	if (in.req != req)
-		return err_set(err, NPU_E_MALFORMED, "%s: the answer belongs to another request",
-			       to.sun_path);
-	r = proto_read_fields(&in, &proto_ops[OP_file_pass].reply, &p, err);
-	if (r)
-		return r;
-	*file = p.file;
-	return 0;
+	call_wait(k);
+	return call_finish(k, reply, a, err);
+}
+
+void call_free_all(struct connection *c)
+{
+	struct call *k;
+
+	/* Their callbacks have all returned before any is freed: one of them may start a cancel. */
+	for (k = c->all; k; k = k->next_of_all)
+		nng_aio_stop(k->aio);
+	while ((k = c->all)) {
+		c->all = k->next_of_all;
+		nng_aio_free(k->aio);
+		answer_fini(&k->answer);
+		nng_msg_freep(&k->again);
+		pthread_cond_destroy(&k->done);
+		free(k);
+	}
+	c->idle = NULL;
+	c->first = NULL;
+	c->last = &c->first;
 }

@@ -1,9 +1,18 @@
 /*
  * npu.h: the public contract of libnpu, the client of npud. Light: no weights, starts in milliseconds.
  *
- * An npu_client may be used by one thread at a time; different clients by different threads at once.
- * Every function that can fail returns 0 or a negative NPU_E_ number of npu_errors.def and leaves a
- * sentence in npu_error_text(client).
+ * Failure. Every function that can fail returns 0 or a negative NPU_E_ number of npu_errors.def and leaves a
+ * sentence in npu_error_text.
+ *
+ * Threads. Several may use one npu_client and its heads at once; their requests are in flight together.
+ * Closing a client or a head is for one thread while no other is inside a function of it. An npu_call is one
+ * thread's: that which dispatches. Sentences are kept per thread.
+ *
+ * Processes. A child made by fork() must not use libnpu when its parent has (every call is refused, npu_close
+ * only frees); fork before npu_connect, or exec: descriptors are close-on-exec.
+ *
+ * Loss. A daemon that restarts is found again by the next call, up to 5 s later. Heads of before are gone
+ * then: their calls fail as NPU_E_CONNECTION_LOST until they are opened again.
  */
 #ifndef NPU_H
 #define NPU_H
@@ -28,6 +37,7 @@ enum npu_error {
 
 typedef struct npu_client npu_client;
 typedef struct npu_head npu_head;
+typedef struct npu_call npu_call;
 
 /*
  * Connects and says hello. `socket` NULL: $NPUD_SOCKET, else the first of the user's and the system's
@@ -36,16 +46,20 @@ typedef struct npu_head npu_head;
  * npu_error_text and npu_close. NPU_E_NO_DAEMON says where it looked.
  */
 int npu_connect(npu_client **out, const char *socket, const char *name);
-void npu_close(npu_client *c); /* NULL is fine; gives back everything, heads included */
+/* NULL is fine. Gives back everything, heads included; calls not finished call back as CANCELLED. */
+void npu_close(npu_client *c);
 
-const char *npu_error_text(const npu_client *c); /* of the last failure; "" before any */
-const char *npu_error_name(int code);		 /* "NO_DAEMON" */
-const char *npu_socket(const npu_client *c);	 /* where it is connected */
+/* Of this thread's last failure; "" before any. Valid until this thread's next. */
+const char *npu_error_text(const npu_client *c);
+const char *npu_error_name(int code);	     /* "NO_DAEMON" */
+const char *npu_socket(const npu_client *c); /* where it is connected */
 const char *npu_daemon_version(const npu_client *c);
 const char *npu_device(const npu_client *c); /* "none" */
 const char *npu_library_version(void);
-/* Milliseconds one call may take before NPU_E_TIMED_OUT (default 60000, also for ms < 1; opening a
- * head takes as long as it takes). */
+/*
+ * Milliseconds the daemon may take for one request before NPU_E_TIMED_OUT (default 60000, also for ms < 1);
+ * it is told then, and gives the request up. Opening a head takes as long as it takes.
+ */
 void npu_set_timeout(npu_client *c, int ms);
 
 int npu_ping(npu_client *c, double *seconds);
@@ -99,9 +113,9 @@ int npu_head_logits(npu_head *head, const float *x, size_t rows, float *logits, 
 int npu_head_top(npu_head *head, const float *x, size_t rows, uint32_t k, uint32_t *ids, float *values,
 		 struct npu_run_info *info);
 
-/* What the daemon knows about itself; text is valid until the next call on this client. */
+/* What the daemon knows about itself. */
 struct npu_status {
-	const char *version, *device, *health;
+	char version[33], device[33], health[17];
 	uint64_t pid, uptime_ms, clients, heads, resident_bytes, requests, refused, rows, in_flight;
 };
 int npu_status(npu_client *c, struct npu_status *out);
@@ -118,6 +132,37 @@ struct npu_head_row {
 	const char *label, *tensor, *type, *layout, *hash, *state;
 };
 int npu_heads(npu_client *c, int (*each)(void *arg, const struct npu_head_row *row), void *arg);
+
+/*
+ * Asynchronous calls. NAME_start begins what NAME does; arguments are checked and files opened at once, and a
+ * failure to begin is returned and nothing more comes. Otherwise `done` is called once, by npu_dispatch or
+ * npu_close, with what NAME would have returned. Activations, results and `info` stay the caller's to keep
+ * until then; strings and options are copied. `call` may be NULL; *call is valid until `done` returns. `done`
+ * may begin further calls and cancel others, not close the client.
+ */
+typedef void npu_done(void *arg, npu_call *call, int result);
+
+int npu_ping_start(npu_client *c, double *seconds, npu_done *done, void *arg, npu_call **call);
+int npu_head_open_start(npu_client *c, const char *path, const struct npu_head_options *options,
+			npu_head **out, struct npu_head_info *info, npu_done *done, void *arg,
+			npu_call **call);
+int npu_head_logits_start(npu_head *head, const float *x, size_t rows, float *logits,
+			  struct npu_run_info *info, npu_done *done, void *arg, npu_call **call);
+int npu_head_top_start(npu_head *head, const float *x, size_t rows, uint32_t k, uint32_t *ids, float *values,
+		       struct npu_run_info *info, npu_done *done, void *arg, npu_call **call);
+
+/* A descriptor for poll(), readable while npu_dispatch has something to do; the client's. Negative: an error.
+ */
+int npu_fd(npu_client *c);
+
+/*
+ * Calls `done` of finished calls, on this thread; without any waits up to `wait_ms` for the first (0: not at
+ * all, -1: for ever). Returns how many it called, or an error. Calls of several requests need it to go on.
+ */
+int npu_dispatch(npu_client *c, int wait_ms);
+
+/* Tells the daemon and has the call end soon, as NPU_E_CANCELLED unless it was faster. */
+void npu_call_cancel(npu_call *call);
 
 #ifdef __cplusplus
 }

@@ -17,7 +17,8 @@ allowed() { # FILE: the folders it may include from
 	kernels/*) echo kernels ;;
 	store/*) echo store proto ;;
 	daemon/*) echo daemon proto store kernels ;;
-	client/npu.[ch] | client/call.[ch]) echo client proto ;;
+	client/npu.[ch] | client/client.h | client/call.[ch] | client/connection.[ch] | client/head.c | client/operation.c | \
+		client/places.[ch] | client/side.[ch]) echo client proto ;;
 	client/*) echo client proto store kernels ;;
 	esac
 }

@@ -1,0 +1,231 @@
+#include "connection.h"
+#include "call.h"
+#include "own.h"
+#include <errno.h>
+#include <nng/protocol/reqrep0/req.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+
+enum {
+	HELLO_MS = 5000,
+	HELLO_SEARCH_MS = 2000,	  /* where more places are to be tried */
+	HELLO_UNCERTAIN_MS = 500, /* where perhaps nobody listens */
+	SLACK = 4096,		  /* what a message holds beside its bulk */
+};
+
+static const struct told nothing = {
+	.max_request = PROTO_REQUEST_MAX,
+	.max_reply = PROTO_REPLY_MAX,
+	.max_rows = PROTO_ROWS_MAX,
+};
+
+struct req_hello connection_hello(const struct connection *c)
+{
+	return (struct req_hello){
+		.name = PROTO_STR(c->name),
+		.version = PROTO_STR(NPUD_VERSION),
+		.minor = PROTO_MINOR,
+		.nonce = {c->nonce, sizeof c->nonce},
+	};
+}
+
+const struct told *connection_told(struct connection *c)
+{
+	pthread_mutex_lock(&c->lock);
+	const struct told *t = c->told ? c->told : &nothing;
+	pthread_mutex_unlock(&c->lock);
+	return t;
+}
+
+int connection_greeted(struct connection *c, const struct rep_hello *h, struct err *err)
+{
+	if (h->major != PROTO_MAJOR)
+		return err_set(err, NPU_E_VERSION,
+			       "%s: the daemon speaks protocol %llu, this library %u; update the older",
+			       c->path, (unsigned long long)h->major, PROTO_MAJOR);
+	if (h->token.size != sizeof nothing.token || !h->max_request || !h->max_reply || !h->max_rows)
+		return err_set(err, NPU_E_MALFORMED, "%s: hello: the answer lacks the token or the limits",
+			       c->path);
+	/* Requests that met the new session together each say hello, and are told the same. */
+	const struct told *known = connection_told(c);
+	if (known->session == h->session && memcmp(known->token, h->token.data, h->token.size) == 0)
+		return 0;
+	struct told *t = calloc(1, sizeof *t);
+	if (!t)
+		return err_set(err, NPU_E_NO_MEMORY, "%s: hello: out of memory", c->path);
+	t->session = h->session;
+	memcpy(t->token, h->token.data, sizeof t->token);
+	call_copy(t->version, sizeof t->version, h->version);
+	call_copy(t->device, sizeof t->device, h->device);
+	t->max_request = h->max_request < PROTO_REQUEST_MAX ? h->max_request : PROTO_REQUEST_MAX;
+	t->max_reply = h->max_reply < PROTO_REPLY_MAX ? h->max_reply : PROTO_REPLY_MAX;
+	t->max_rows = h->max_rows;
+	pthread_mutex_lock(&c->lock);
+	t->before = c->told;
+	c->told = t;
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
+uint64_t connection_next_req(struct connection *c)
+{
+	pthread_mutex_lock(&c->lock);
+	uint64_t req = ++c->req;
+	pthread_mutex_unlock(&c->lock);
+	return req;
+}
+
+int connection_fd(struct connection *c, struct err *err)
+{
+	pthread_mutex_lock(&c->lock);
+	if (c->fd < 0)
+		c->fd = eventfd(c->first ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int fd = c->fd;
+	int number = errno;
+	pthread_mutex_unlock(&c->lock);
+	return fd >= 0 ? fd : err_sys(err, number, "%s: no descriptor for finished calls", c->path);
+}
+
+void connection_close(struct connection *c)
+{
+	if (!c->open)
+		return;
+	nng_close(c->socket);
+	call_free_all(c);
+	c->open = false;
+}
+
+void connection_fini(struct connection *c)
+{
+	if (c->fd >= 0)
+		close(take_fd(&c->fd));
+	while (c->told) {
+		struct told *t = c->told;
+		c->told = t->before;
+		free(t);
+	}
+}
+
+static int say_hello(struct connection *c, int timeout_ms, struct err *err)
+{
+	struct req_hello q = connection_hello(c);
+	struct rep_hello h;
+	cleanup(answer_fini) struct answer a = {};
+	return call(c, OP_hello, &q, (struct call_options){.timeout_ms = timeout_ms}, &h, &a, err);
+}
+
+static int err_socket(struct err *err, int number, const char *path)
+{
+	return err_set(err, number == NNG_ENOMEM ? NPU_E_NO_MEMORY : NPU_E_IO, "%s: cannot connect: %s", path,
+		       nng_strerror(number));
+}
+
+static int dial(struct connection *c, int hello_ms, struct err *err)
+{
+	char url[PLACES_PATH_MAX + sizeof "ipc://"];
+	snprintf(url, sizeof url, "ipc://%s", c->path);
+	int r = nng_req0_open(&c->socket);
+	if (r)
+		return err_socket(err, r, c->path);
+	c->open = true;
+	/* Before any context, which copies it: NNG would run a long request again by default. */
+	if ((r = nng_socket_set_ms(c->socket, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE)) ||
+	    (r = nng_socket_set_size(c->socket, NNG_OPT_RECVMAXSZ, PROTO_REPLY_MAX + SLACK)) ||
+	    (r = nng_socket_set_ms(c->socket, NNG_OPT_RECONNMINT, 50)) ||
+	    (r = nng_socket_set_ms(c->socket, NNG_OPT_RECONNMAXT, 2000)) ||
+	    /* Non-blocking: a blocking dial of NNG 1.5 heeds no time limit. */
+	    (r = nng_dial(c->socket, url, NULL, NNG_FLAG_NONBLOCK)))
+		r = err_socket(err, r, c->path);
+	else
+		r = say_hello(c, hello_ms, err);
+	if (r)
+		connection_close(c);
+	return r;
+}
+
+static int refuse_denied(const char *path, struct err *err)
+{
+	char group[64];
+	places_group(path, group, sizeof group);
+	return err_set(err, NPU_E_NOT_ALLOWED, "%s: not allowed to connect; become a member of the group %s",
+		       path, group);
+}
+
+/* Whether nobody can be said to have answered: the search goes on. */
+static bool is_silence(int r)
+{
+	return r == NPU_E_TIMED_OUT || r == NPU_E_CONNECTION_LOST;
+}
+
+static int open_named(struct connection *c, const char *path, struct err *err)
+{
+	if (strncmp(path, "ipc://", 6) == 0)
+		path += 6;
+	if (!*path || strlen(path) >= sizeof c->path)
+		return err_set(err, NPU_E_BAD_VALUE, "the socket's path has %zu bytes; 1 to %zu are allowed",
+			       strlen(path), sizeof c->path - 1);
+	memcpy(c->path, path, strlen(path) + 1);
+	enum place place = places_look(path);
+	if (place == PLACE_DENIED)
+		return refuse_denied(path, err);
+	if (place != PLACE_LISTENS && place != PLACE_UNCERTAIN)
+		return err_set(err, NPU_E_NO_DAEMON,
+			       "no daemon answers: looked at %s (%s); start one with: npud --foreground",
+			       path, places_words(place));
+	int r = dial(c, HELLO_MS, err);
+	if (is_silence(r))
+		return err_set(err, place == PLACE_LISTENS ? NPU_E_TIMED_OUT : NPU_E_NO_DAEMON,
+			       "no answer from %s within %d s; the daemon may be stopped or not be npud",
+			       path, HELLO_MS / 1000);
+	return r;
+}
+
+static int open_found(struct connection *c, struct err *err)
+{
+	char looked[384] = "", denied[PLACES_PATH_MAX + 1] = "";
+	bool last = false;
+	for (unsigned i = 0; !last; i++) {
+		if (!places_user_socket(i, c->path, sizeof c->path)) {
+			strcpy(c->path, PLACES_SYSTEM_SOCKET);
+			last = true;
+		}
+		if (!c->path[0])
+			continue;
+		enum place place = places_look(c->path);
+		if (place == PLACE_LISTENS || place == PLACE_UNCERTAIN) {
+			int r = dial(c, place == PLACE_LISTENS ? HELLO_SEARCH_MS : HELLO_UNCERTAIN_MS, err);
+			if (!is_silence(r))
+				return r;
+		}
+		if (place == PLACE_DENIED)
+			snprintf(denied, sizeof denied, "%s", c->path);
+		size_t used = strlen(looked);
+		snprintf(looked + used, sizeof looked - used, "%s%s (%s)", used ? ", " : "", c->path,
+			 places_words(place));
+	}
+	if (denied[0])
+		return refuse_denied(denied, err);
+	return err_set(err, NPU_E_NO_DAEMON,
+		       "no daemon answers: looked at %s; start one with: npud --foreground", looked);
+}
+
+int connection_open(struct connection *c, const char *socket, const char *name, struct err *err)
+{
+	pthread_condattr_t monotonic;
+	*c = (struct connection)CONNECTION_INIT;
+	c->last = &c->first;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->finished, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	err_printable(c->name, sizeof c->name, name, strlen(name));
+	if (getrandom(c->nonce, sizeof c->nonce, 0) != (ssize_t)sizeof c->nonce)
+		return err_sys(err, errno, "random bytes");
+	if (!socket) {
+		socket = getenv("NPUD_SOCKET");
+		if (socket && !*socket)
+			socket = NULL;
+	}
+	return socket ? open_named(c, socket, err) : open_found(c, err);
+}

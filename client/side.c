@@ -1,0 +1,106 @@
+#include "side.h"
+#include "own.h"
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+enum {
+	SIDE_SECONDS = 5,
+	SIDE_REPLY_MAX = 64 << 10,
+};
+
+static int err_side(struct err *err, const char *path, const char *what)
+{
+	int number = errno;
+	if (number == EAGAIN || number == EINPROGRESS)
+		return err_set(err, NPU_E_TIMED_OUT, "%s: %s: no answer within %d s", path, what,
+			       SIDE_SECONDS);
+	if (number == ECONNRESET || number == EPIPE || number == ECONNREFUSED || number == ENOENT)
+		return err_set(err, NPU_E_CONNECTION_LOST, "%s: %s: %s; is the daemon still running?", path,
+			       what, strerror(number));
+	return err_sys(err, number, "%s: %s", path, what);
+}
+
+static int send_with_descriptor(int to, const void *bytes, size_t size, int fd)
+{
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {};
+	struct iovec iov = {(void *)bytes, size};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.room,
+			   .msg_controllen = sizeof control.room};
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(h), &fd, sizeof fd);
+	ssize_t n;
+	do
+		n = sendmsg(to, &m, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -1 : 0;
+}
+
+int side_pass(struct connection *c, const struct told *told, int fd, const char *name, uint64_t *file,
+	      struct err *err)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	const struct timeval limit = {.tv_sec = SIDE_SECONDS};
+	snprintf(to.sun_path, sizeof to.sun_path, "%s.fd", c->path);
+
+	cleanup(closep) int side = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (side < 0)
+		return err_side(err, to.sun_path, "cannot make a socket");
+	setsockopt(side, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+	setsockopt(side, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	int r;
+	do
+		r = connect(side, (const struct sockaddr *)&to, sizeof to);
+	while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return err_side(err, to.sun_path, "cannot connect");
+
+	struct req_file_pass q = {.token = {told->token, sizeof told->token}, .name = PROTO_STR(name)};
+	uint64_t req = connection_next_req(c);
+	cleanup(msgpack_sbuffer_destroy) msgpack_sbuffer packet;
+	msgpack_packer packer;
+	msgpack_sbuffer_init(&packet);
+	msgpack_packer_init(&packer, &packet, msgpack_sbuffer_write);
+	proto_write_request(&packer, OP_file_pass, req, &q);
+	if (send_with_descriptor(side, packet.data, packet.size, fd) < 0)
+		return err_side(err, to.sun_path, "cannot pass the file");
+
+	cleanup(freep) char *bytes = malloc(SIDE_REPLY_MAX);
+	if (!bytes)
+		return err_set(err, NPU_E_NO_MEMORY, "out of memory");
+	ssize_t n;
+	do
+		n = recv(side, bytes, SIDE_REPLY_MAX, 0);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return err_side(err, to.sun_path, "the file was passed");
+	if (n == 0)
+		return err_set(err, NPU_E_CONNECTION_LOST, "%s: the daemon hung up on a passed file",
+			       to.sun_path);
+
+	struct rep_file_pass p = {};
+	cleanup(proto_end) struct proto_in in = {};
+	r = proto_read_reply(&in, bytes, (size_t)n, err);
+	if (r)
+		return r;
+	if (in.code)
+		return proto_read_error(&in, err);
+	if (in.req != req)
+		return err_set(err, NPU_E_MALFORMED, "%s: the answer belongs to another request",
+			       to.sun_path);
+	r = proto_read_fields(&in, &proto_ops[OP_file_pass].reply, &p, err);
+	if (r)
+		return r;
+	*file = p.file;
+	return 0;
+}
