@@ -29,6 +29,7 @@ struct err_detail {
 	uint64_t limit;	 /* ... against what is there or allowed */
 	uint64_t depth;	 /* requests in flight, for BUSY */
 	uint64_t retry_ms;
+	uint64_t holder, holder_uid, remaining_ms, place; /* of the NPU: the ticket that holds it */
 	char file[129];
 	char tensor[129];
 };

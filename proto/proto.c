@@ -293,6 +293,10 @@ int proto_read_error(struct proto_in *in, struct err *err)
 	err->detail.limit = d.limit;
 	err->detail.depth = d.depth;
 	err->detail.retry_ms = d.retry_ms;
+	err->detail.holder = d.holder;
+	err->detail.holder_uid = d.holder_uid;
+	err->detail.remaining_ms = d.remaining_ms;
+	err->detail.place = d.place;
 	copy_text(err->detail.file, sizeof err->detail.file, d.file);
 	copy_text(err->detail.tensor, sizeof err->detail.tensor, d.tensor);
 	return in->code;
@@ -374,6 +378,10 @@ void proto_write_error(msgpack_packer *p, uint64_t req, const struct err *err)
 		.limit = err->detail.limit,
 		.depth = err->detail.depth,
 		.retry_ms = err->detail.retry_ms,
+		.holder = err->detail.holder,
+		.holder_uid = err->detail.holder_uid,
+		.remaining_ms = err->detail.remaining_ms,
+		.place = err->detail.place,
 		.file = PROTO_STR(err->detail.file),
 		.tensor = PROTO_STR(err->detail.tensor),
 	};
