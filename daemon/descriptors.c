@@ -99,7 +99,7 @@ static int serve(struct side_peer *p, struct proto_in *in, int *passed, struct r
 			(unsigned)p->uid);
 	if (*passed < 0)
 		return err_set(err, NPU_E_BAD_VALUE, "no descriptor came with file.pass");
-	r = session_add_file(s, *passed, q.name.data, q.name.size, &a->file, err);
+	r = session_add_file(s, *passed, q.name.data, q.name.size, q.of, &a->file, err);
 	if (r == 0)
 		(void)take_fd(passed);
 	return r;

@@ -311,21 +311,26 @@ int on_head_open(struct request *r, const struct req_head_open *q, struct rep_he
 	int result = layout_of(q->layout, &want.layout, err);
 	if (result)
 		return result;
+	if (q->label.size)
+		err_printable(want.label, sizeof want.label, q->label.data, q->label.size);
+	else
+		snprintf(want.label, sizeof want.label, "%s", file->name);
+	cleanup(source_fini) struct source source = {NULL, 0};
+	result = source_of_file(&source, s, file, err);
+	if (result)
+		return result;
 	result = quota_take(&server->quota, s->peer.uid, QUOTA_HANDLES, server->config.handles, err);
 	if (result)
 		return result;
-	snprintf(want.label, sizeof want.label, "%s", file->name);
-	cleanup(closep) int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3);
 	cleanup(freep) struct handle *h = calloc(1, sizeof *h);
 	cleanup(freep) struct job *j = calloc(1, sizeof *j);
 	want.tensor = strndup(q->tensor.data, q->tensor.size);
-	if (fd < 0 || !h || !j || !want.tensor ||
-	    load_new(&j->load, &want, fd, &server->secret, &server->kernels, server->threads)) {
+	if (!h || !j || !want.tensor ||
+	    load_new(&j->load, &want, &source, &server->secret, &server->kernels, server->threads)) {
 		free(want.tensor);
 		quota_give(&server->quota, s->peer.uid, QUOTA_HANDLES);
-		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory or descriptors", file->name);
+		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory", want.label);
 	}
-	fd = -1;
 	h->session = s;
 	h->number = a->head = ++s->next_handle;
 	h->opened_ns = uv_hrtime();

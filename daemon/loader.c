@@ -9,15 +9,16 @@
 #define SLICE ((size_t)2 << 20)	 /* bytes of a slice, about, as stored or as float32 */
 #define ROOMS ((size_t)48 << 20) /* bytes of the slices of all threads, but one there must be */
 
-int load_new(struct load **out, struct load_request *request, int fd, const struct hash_secret *secret,
-	     const struct kernels *kernels, unsigned threads)
+int load_new(struct load **out, struct load_request *request, struct source *source,
+	     const struct hash_secret *secret, const struct kernels *kernels, unsigned threads)
 {
 	struct load *l = calloc(1, sizeof *l);
 	if (!l)
 		return NPU_E_NO_MEMORY;
 	l->request = *request;
 	request->tensor = NULL;
-	l->fd = fd;
+	l->source = *source;
+	*source = (struct source){NULL, 0};
 	l->secret = secret;
 	l->kernels = kernels;
 	l->threads = threads;
@@ -33,8 +34,7 @@ void load_free(struct load *l)
 	image_fini(&l->image);
 	free(l->amax);
 	free(l->request.tensor);
-	if (l->fd >= 0)
-		close(l->fd);
+	source_fini(&l->source);
 	free(l);
 }
 
@@ -174,7 +174,7 @@ int load_identify(struct load *l, struct err *err)
 {
 	const struct load_request *q = &l->request;
 	const struct tensor *tensor;
-	int r = container_open(&l->container, &(struct container_file){l->fd, q->label}, 1, q->label, err);
+	int r = source_open(&l->container, &l->source, q->label, err);
 	if (r == 0)
 		r = container_head(l->container, q->tensor, &tensor, &l->why, err);
 	if (r == 0)

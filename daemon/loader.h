@@ -9,10 +9,11 @@
 
 #include "hash.h"
 #include "image.h"
+#include "source.h"
 #include <stdatomic.h>
 
 struct load_request {
-	char label[129]; /* the file's name, in messages */
+	char label[129]; /* the model's name, in messages */
 	char *tensor;	 /* owned; empty: the model's head */
 	struct matrix_options options;
 	uint32_t tile;
@@ -21,7 +22,7 @@ struct load_request {
 
 struct load {
 	struct load_request request;
-	int fd; /* owned */
+	struct source source; /* owned */
 	const struct hash_secret *secret;
 	const struct kernels *kernels;
 	unsigned threads; /* that read and pack, the caller's included */
@@ -40,9 +41,9 @@ struct load {
 	_Atomic uint64_t nonfinite;
 };
 
-/* `request->tensor` and `fd` become the load's. */
-int load_new(struct load **out, struct load_request *request, int fd, const struct hash_secret *secret,
-	     const struct kernels *kernels, unsigned threads);
+/* `request->tensor` and the source's files become the load's. */
+int load_new(struct load **out, struct load_request *request, struct source *source,
+	     const struct hash_secret *secret, const struct kernels *kernels, unsigned threads);
 void load_free(struct load *l);
 
 /* Opens the container, finds the head, chooses the geometry, hashes. What container.h says, BAD_GEOMETRY,

@@ -33,12 +33,21 @@ int session_new(struct session **out, struct server *server, struct peer peer)
 	return 0;
 }
 
+static void file_free(struct session *s, struct file *f)
+{
+	link_remove(&f->in_session);
+	s->file_count--;
+	quota_give(&s->server->quota, s->peer.uid, QUOTA_HANDLES);
+	close(f->fd);
+	free(f);
+}
+
 void session_close(struct session *s)
 {
 	link_remove(&s->in_sessions);
 	link_each(at, &s->requests) request_abandon(link_of(at, struct request, in_session));
 	link_each(at, &s->handles) handle_close(link_of(at, struct handle, in_session));
-	link_each(at, &s->files) file_close(s, link_of(at, struct file, in_session));
+	link_each(at, &s->files) file_free(s, link_of(at, struct file, in_session));
 	event_ring_fini(&s->events);
 	replies_detach(&s->server->replies, s->replies,
 		       server_now() + s->server->config.ticket_resume * 1000);
@@ -88,14 +97,19 @@ struct session *session_of_token(struct server *server, const void *token, size_
 	return NULL;
 }
 
-int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t *number,
-		     struct err *err)
+int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t of,
+		     uint64_t *number, struct err *err)
 {
+	const struct file *first = of ? session_file(s, of) : NULL;
 	char shown[129];
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
 
 	err_printable(shown, sizeof shown, name, name_size);
+	if (of && !first)
+		return err_set(err, NPU_E_NO_SUCH_HANDLE,
+			       "%s: this session has no file %llu whose model it could belong to", shown,
+			       (unsigned long long)of);
 	if (flags < 0 || fstat(fd, &st) < 0)
 		return err_sys(err, errno, "%s: the descriptor cannot be looked at", shown);
 	if (!S_ISREG(st.st_mode) || (flags & O_ACCMODE) != O_RDONLY || (flags & O_PATH))
@@ -108,6 +122,7 @@ int session_add_file(struct session *s, int fd, const char *name, size_t name_si
 	if (r)
 		return r;
 	f->number = *number = ++s->next_handle;
+	f->model = first ? first->model : f->number;
 	f->fd = fd;
 	memcpy(f->name, shown, sizeof shown);
 	link_append(&s->files, &take(&f)->in_session);
@@ -128,9 +143,16 @@ struct file *session_file(struct session *s, uint64_t number)
 
 void file_close(struct session *s, struct file *f)
 {
-	link_remove(&f->in_session);
-	s->file_count--;
-	quota_give(&s->server->quota, s->peer.uid, QUOTA_HANDLES);
-	close(f->fd);
-	free(f);
+	uint64_t model = f->model;
+
+	if (f->number != model) {
+		file_free(s, f);
+		return;
+	}
+	link_each(at, &s->files)
+	{
+		struct file *other = link_of(at, struct file, in_session);
+		if (other->model == model)
+			file_free(s, other);
+	}
 }

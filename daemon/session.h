@@ -28,6 +28,7 @@ struct session {
 struct file {
 	struct link in_session; /* session.files */
 	uint64_t number;
+	uint64_t model; /* number of the first file of its model */
 	int fd;
 	char name[129]; /* printable */
 };
@@ -44,10 +45,14 @@ struct session *session_of_pipe(struct server *server, uint32_t pipe);
 /* The session of a token, if it belongs to `uid`. */
 struct session *session_of_token(struct server *server, const void *token, size_t size, uid_t uid);
 
-/* Takes a regular file that is open for reading only (the session's on success). BAD_VALUE, BUSY. */
-int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t *number,
-		     struct err *err);
+/*
+ * Takes a regular file that is open for reading only (the session's on success), `of` the model that an
+ * earlier file began, or 0: the first of a model. BAD_VALUE, NO_SUCH_HANDLE, BUSY.
+ */
+int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t of,
+		     uint64_t *number, struct err *err);
 struct file *session_file(struct session *s, uint64_t number);
+/* Closes the file; the first of a model takes the others along. */
 void file_close(struct session *s, struct file *f);
 
 #endif
