@@ -1,11 +1,8 @@
 #include "client.h"
 #include "own.h"
 #include "side.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 _Static_assert(sizeof(float) == 4, "float32");
 
@@ -31,27 +28,6 @@ void heads_free(npu_client *c)
 		free(c->heads);
 		c->heads = next;
 	}
-}
-
-static int open_file(const char *path, int *out, struct err *err)
-{
-	/* Without O_NONBLOCK a named pipe would hold us until somebody writes. */
-	cleanup(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	struct stat st;
-	char shown[256];
-	err_printable(shown, sizeof shown, path, strlen(path));
-	if (fd < 0 || fstat(fd, &st) != 0) {
-		int number = errno;
-		err_sys(err, number, "%s: cannot open", shown);
-		return err_set(err, err->code, "%s; check the %s", err->text,
-			       number == EACCES || number == EPERM ? "permissions" : "path");
-	}
-	if (S_ISDIR(st.st_mode))
-		return err_set(err, NPU_E_BAD_VALUE, "%s: is a directory; name the model file", shown);
-	if (!S_ISREG(st.st_mode))
-		return err_set(err, NPU_E_BAD_VALUE, "%s: is not a regular file; name the model file", shown);
-	*out = take_fd(&fd);
-	return 0;
 }
 
 static void tell(struct npu_head_info *info, const struct rep_head_wait *w)
@@ -80,8 +56,7 @@ static void tell(struct npu_head_info *info, const struct rep_head_wait *w)
 struct opening {
 	struct npu_call call;
 	enum { OPENING_GREET, OPENING_OPEN, OPENING_WAIT, OPENING_GIVE_BACK } at;
-	int fd;			    /* owned */
-	char name[129];		    /* the field's bound and a NUL */
+	struct model model;	    /* owned */
 	char *tensor, *layout, *q8; /* owned */
 	struct npu_head_options options;
 	struct npu_head *head; /* owned until it is *out */
@@ -94,7 +69,7 @@ struct opening {
 static void opening_fini(struct npu_call *o)
 {
 	struct opening *g = (struct opening *)o;
-	closep(&g->fd);
+	model_fini(&g->model);
 	free(g->tensor);
 	free(g->layout);
 	free(g->q8);
@@ -117,11 +92,13 @@ static int pass_and_open(struct opening *g)
 {
 	npu_client *c = g->call.client;
 	const struct told *told = connection_told(&c->connection);
-	int r = side_pass(&c->connection, told, g->fd, g->name, &g->file, &g->call.err);
+	int r = side_pass(&c->connection, told, &g->model, &g->file, &g->call.err);
+	g->head->session = told->session; /* of the files, should only some have been taken */
 	if (r)
 		return r;
 	struct req_head_open q = {
 		.file = g->file,
+		.label = PROTO_STR(g->model.label),
 		.tensor = PROTO_STR(g->tensor),
 		.transpose = g->options.transpose,
 		.q8 = PROTO_STR(g->q8),
@@ -130,7 +107,6 @@ static int pass_and_open(struct opening *g)
 		.tile = g->options.tile,
 		.layout = PROTO_STR(g->layout),
 	};
-	g->head->session = told->session;
 	g->at = OPENING_OPEN;
 	return operation_ask(&g->call, OP_head_open, &q, told->session, c->timeout_ms);
 }
@@ -226,24 +202,23 @@ static int opening_step(struct npu_call *o)
 	return give_back(g);
 }
 
-static int opening_init(struct opening *g, npu_client *c, const char *path,
+static int opening_init(struct opening *g, npu_client *c, const char *model,
 			const struct npu_head_options *options, npu_head **out, struct npu_head_info *info)
 {
 	*g = (struct opening){
 		.call = {.client = c, .step = opening_step, .fini = opening_fini},
-		.fd = -1,
 		.info = info,
 		.out = out,
 	};
 	int r = client_usable(c);
 	if (r)
 		return r;
-	if (!path || !*path || !out)
-		return err_set(client_err(), NPU_E_BAD_VALUE, "npu_head_open: path and out must be given");
+	if (!model || !*model || !out)
+		return err_set(client_err(), NPU_E_BAD_VALUE, "npu_head_open: model and out must be given");
 	*out = NULL;
 	if (options)
 		g->options = *options;
-	r = open_file(path, &g->fd, client_err());
+	r = model_find(&g->model, model, client_err());
 	if (r)
 		return r;
 	g->tensor = strdup(g->options.tensor ? g->options.tensor : "");
@@ -253,29 +228,26 @@ static int opening_init(struct opening *g, npu_client *c, const char *path,
 	if (!g->tensor || !g->layout || !g->q8 || !g->head)
 		return err_set(client_err(), NPU_E_NO_MEMORY, "out of memory");
 	g->head->client = c;
-	const char *slash = strrchr(path, '/');
-	const char *base = slash ? slash + 1 : path;
-	err_printable(g->name, sizeof g->name, base, strlen(base));
 	return 0;
 }
 
-NPU_API int npu_head_open(npu_client *c, const char *path, const struct npu_head_options *options,
+NPU_API int npu_head_open(npu_client *c, const char *model, const struct npu_head_options *options,
 			  npu_head **out, struct npu_head_info *info)
 {
 	struct opening g;
-	int r = opening_init(&g, c, path, options, out, info);
+	int r = opening_init(&g, c, model, options, out, info);
 	if (r == 0)
 		return operation_wait(&g.call);
 	opening_fini(&g.call);
 	return r;
 }
 
-NPU_API int npu_head_open_start(npu_client *c, const char *path, const struct npu_head_options *options,
+NPU_API int npu_head_open_start(npu_client *c, const char *model, const struct npu_head_options *options,
 				npu_head **out, struct npu_head_info *info, npu_done *done, void *arg,
 				npu_call **call)
 {
 	struct opening g;
-	int r = opening_init(&g, c, path, options, out, info);
+	int r = opening_init(&g, c, model, options, out, info);
 	if (r == 0)
 		return operation_begin(&g.call, sizeof g, done, arg, call);
 	opening_fini(&g.call);

@@ -89,8 +89,12 @@ struct npu_head_info {
 	double seconds;
 };
 
-/* Opens `path` itself, passes the descriptor and waits until the head is resident. `info` may be NULL. */
-int npu_head_open(npu_client *c, const char *path, const struct npu_head_options *options, npu_head **out,
+/*
+ * Opens the files of `model` itself, passes the descriptors and waits until the head is resident. `model` is
+ * a file (any shard of several), a directory as Hugging Face, FastFlowLM or llama.cpp lay it out, or the name
+ * of a model in their or Ollama's usual places, as in npu-head(1). `info` may be NULL.
+ */
+int npu_head_open(npu_client *c, const char *model, const struct npu_head_options *options, npu_head **out,
 		  struct npu_head_info *info);
 int npu_head_close(npu_head *head); /* NULL is fine; `head` is gone even where it fails */
 
@@ -143,7 +147,7 @@ int npu_heads(npu_client *c, int (*each)(void *arg, const struct npu_head_row *r
 typedef void npu_done(void *arg, npu_call *call, int result);
 
 int npu_ping_start(npu_client *c, double *seconds, npu_done *done, void *arg, npu_call **call);
-int npu_head_open_start(npu_client *c, const char *path, const struct npu_head_options *options,
+int npu_head_open_start(npu_client *c, const char *model, const struct npu_head_options *options,
 			npu_head **out, struct npu_head_info *info, npu_done *done, void *arg,
 			npu_call **call);
 int npu_head_logits_start(npu_head *head, const float *x, size_t rows, float *logits,

@@ -46,9 +46,11 @@ static int send_with_descriptor(int to, const void *bytes, size_t size, int fd)
 	return n < 0 ? -1 : 0;
 }
 
-int side_pass(struct connection *c, const struct told *told, int fd, const char *name, uint64_t *file,
-	      struct err *err)
+/* `of` is the model's first file, 0 for that itself. */
+static int pass_file(struct connection *c, const struct told *told, const struct model_file *passed,
+		     uint64_t of, uint64_t *file, struct err *err)
 {
+	char name[129]; /* the field's bound and a NUL */
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	const struct timeval limit = {.tv_sec = SIDE_SECONDS};
 	snprintf(to.sun_path, sizeof to.sun_path, "%s.fd", c->path);
@@ -65,14 +67,16 @@ int side_pass(struct connection *c, const struct told *told, int fd, const char 
 	if (r < 0)
 		return err_side(err, to.sun_path, "cannot connect");
 
-	struct req_file_pass q = {.token = {told->token, sizeof told->token}, .name = PROTO_STR(name)};
+	err_printable(name, sizeof name, passed->name, strlen(passed->name));
+	struct req_file_pass q = {
+		.token = {told->token, sizeof told->token}, .name = PROTO_STR(name), .of = of};
 	uint64_t req = connection_next_req(c);
 	cleanup(msgpack_sbuffer_destroy) msgpack_sbuffer packet;
 	msgpack_packer packer;
 	msgpack_sbuffer_init(&packet);
 	msgpack_packer_init(&packer, &packet, msgpack_sbuffer_write);
 	proto_write_request(&packer, OP_file_pass, req, &q);
-	if (send_with_descriptor(side, packet.data, packet.size, fd) < 0)
+	if (send_with_descriptor(side, packet.data, packet.size, passed->fd) < 0)
 		return err_side(err, to.sun_path, "cannot pass the file");
 
 	cleanup(freep) char *bytes = malloc(SIDE_REPLY_MAX);
@@ -102,5 +106,20 @@ int side_pass(struct connection *c, const struct told *told, int fd, const char 
 	if (r)
 		return r;
 	*file = p.file;
+	return 0;
+}
+
+int side_pass(struct connection *c, const struct told *told, const struct model *model, uint64_t *file,
+	      struct err *err)
+{
+	*file = 0;
+	for (size_t i = 0; i < model->count; i++) {
+		uint64_t handle = 0;
+		int r = pass_file(c, told, &model->files[i], *file, &handle, err);
+		if (r)
+			return r;
+		if (i == 0)
+			*file = handle;
+	}
 	return 0;
 }

@@ -6,9 +6,11 @@
 #define NPU_SIDE_H
 
 #include "connection.h"
+#include "model.h"
 
-/* Passes the open file `fd` to the session of `told`; *file is its handle there. */
-int side_pass(struct connection *c, const struct told *told, int fd, const char *name, uint64_t *file,
+/* Passes the files as one model to the session of `told`; *file is its handle there, 0 where not even the
+ * first was taken, and is owed back on failure too. */
+int side_pass(struct connection *c, const struct told *told, const struct model *model, uint64_t *file,
 	      struct err *err);
 
 #endif
