@@ -147,7 +147,7 @@ static void on_wake(uv_async_t *wake)
 	}
 }
 
-int executor_init(struct executor *e, uv_loop_t *loop, const struct kernels *kernels, unsigned threads,
+int executor_init(struct executor *e, uv_loop_t *loop, struct kernels *kernels, unsigned threads,
 		  uint32_t rows_max, void (*done)(void *, struct run *), void *arg)
 {
 	memset(e, 0, sizeof *e);
@@ -158,8 +158,11 @@ int executor_init(struct executor *e, uv_loop_t *loop, const struct kernels *ker
 	e->done = done;
 	e->arg = arg;
 	e->wake.data = e;
-	if (!pool_new(&e->pool, threads) || uv_mutex_init(&e->lock) || uv_cond_init(&e->work) ||
-	    uv_async_init(loop, &e->wake, on_wake) || uv_thread_create(&e->thread, work, e))
+	if (!pool_new(&e->pool, threads))
+		return NPU_E_NO_MEMORY;
+	image_measure(kernels, e->pool);
+	if (uv_mutex_init(&e->lock) || uv_cond_init(&e->work) || uv_async_init(loop, &e->wake, on_wake) ||
+	    uv_thread_create(&e->thread, work, e))
 		return NPU_E_NO_MEMORY;
 	return 0;
 }

@@ -57,8 +57,8 @@ struct executor {
 };
 
 /* `threads` at least 1, the executor's own included; passes of at most `rows_max` rows, 1 to BATCH_ROWS_MAX;
- * `kernels` must outlive it. */
-int executor_init(struct executor *e, uv_loop_t *loop, const struct kernels *kernels, unsigned threads,
+ * `kernels` must outlive it, and gets its `prefetch` here. */
+int executor_init(struct executor *e, uv_loop_t *loop, struct kernels *kernels, unsigned threads,
 		  uint32_t rows_max, void (*done)(void *, struct run *), void *arg);
 void executor_fini(struct executor *e); /* finishes the pass in hand; the queue must be empty or dropped */
 

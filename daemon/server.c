@@ -194,9 +194,9 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 	give_to_group(config);
 	uv_signal_start(&s->term, on_signal, SIGTERM);
 	uv_signal_start(&s->interrupt, on_signal, SIGINT);
-	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s, %u threads", NPUD_VERSION,
+	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s%s, %u threads", NPUD_VERSION,
 		 config->socket, config->device, s->kernels.pack_variant, s->kernels.head_variant,
-		 s->threads);
+		 s->kernels.prefetch ? " with prefetch" : "", s->threads);
 	return 0;
 }
 

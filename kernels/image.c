@@ -1,8 +1,10 @@
 #include "image.h"
 #include "pages.h"
 #include "top.h"
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 bool image_init(struct image *i, const struct geometry *g)
 {
@@ -55,7 +57,7 @@ static void run_panel(struct running *r, uint32_t t, uint32_t n, uint32_t column
 	size_t first = (size_t)t * g->nd + n;
 	float some[PANEL_ROW_MAJOR];
 
-	r->kernels->head(&tile, p->q, p->count, columns, acc);
+	r->kernels->head(&tile, p->q, p->count, columns, r->kernels->prefetch, acc);
 	for (uint32_t m = 0; m < p->count; m++, acc += columns) {
 		const struct pass_row *row = &p->rows[m];
 		float *to = row->logits ? row->logits + first : some;
@@ -146,4 +148,39 @@ bool image_run(const struct image *i, const struct kernels *kernels, struct pool
 	free(r.tops);
 	free(r.acc);
 	return done;
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void image_measure(struct kernels *kernels, struct pool *pool)
+{
+	enum { H = 2048, NV = 32768, ROUNDS = 3 }; /* larger than the caches of a few cores */
+	struct geometry g;
+	struct image image;
+	static const int8_t q[H];
+	float value, best[2] = {FLT_MAX, FLT_MAX};
+	uint32_t id;
+	struct pass_row row = {.ascale = 1, .k = 1, .ids = &id, .values = &value};
+	struct pass pass = {q, &row, 1};
+
+	if (kernels->head == head_ref) /* which has no use for it */
+		return;
+	if (!geometry_make(&g, NV, H, 0, LAYOUT_BLOCKED) || !image_init(&image, &g))
+		return;
+	memset(image.memory, 1, image.size); /* memory that was never written is not read either */
+	for (int i = 0; i < 2 * ROUNDS; i++) {
+		struct kernels with = *kernels;
+		with.prefetch = i % 2;
+		double begun = seconds();
+		bool ran = image_run(&image, &with, pool, &pass);
+		float took = ran ? (float)(seconds() - begun) : FLT_MAX;
+		best[i % 2] = took < best[i % 2] ? took : best[i % 2];
+	}
+	kernels->prefetch = best[1] < best[0];
+	image_fini(&image);
 }

@@ -50,9 +50,12 @@ typedef uint64_t quantise_fn(int8_t *q, float *ascale, const float *x, uint32_t 
 
 /*
  * acc[rows][columns] = q[rows][kd] x codes, exact in int32, for the first `columns` columns of the tile.
- * kd is at most 133,144 rounded up, of which the padding is zero: no sum can wrap.
+ * kd is at most 133,144 rounded up, of which the padding is zero: no sum can wrap. `prefetch`: ask for the
+ * codes ahead of their use, which is faster or slower as the machine's memory is (image_measure). No value of
+ * q is -128.
  */
-typedef void head_fn(const struct tile *t, const int8_t *q, uint32_t rows, uint32_t columns, int32_t *acc);
+typedef void head_fn(const struct tile *t, const int8_t *q, uint32_t rows, uint32_t columns, bool prefetch,
+		     int32_t *acc);
 
 /* logits[i] = (float)acc[i] * (ascale * scales[i]), in this association. */
 void head_epilogue(float *logits, const int32_t *acc, float ascale, const float *scales, uint32_t count);
@@ -63,6 +66,7 @@ struct kernels {
 	pack_fn *pack;
 	quantise_fn *quantise;
 	head_fn *head;
+	bool prefetch; /* for head; false until it is measured */
 	const char *pack_variant, *quantise_variant, *head_variant;
 };
 

@@ -21,8 +21,10 @@ static void add_blocked(const struct tile *t, const int8_t *q, uint32_t columns,
 				}
 }
 
-void head_ref(const struct tile *t, const int8_t *q, uint32_t rows, uint32_t columns, int32_t *acc)
+void head_ref(const struct tile *t, const int8_t *q, uint32_t rows, uint32_t columns, bool prefetch,
+	      int32_t *acc)
 {
+	(void)prefetch;
 	memset(acc, 0, (size_t)rows * columns * sizeof *acc);
 	for (uint32_t m = 0; m < rows; m++, q += t->kd, acc += columns) {
 		if (t->layout == LAYOUT_BLOCKED) {

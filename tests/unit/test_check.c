@@ -31,7 +31,7 @@ static struct launch launch_new(uint32_t kd, uint32_t nd, enum layout layout)
 		l.tile.codes[i] = (int8_t)(splitmix(&state) % 255 - 127);
 	for (size_t i = 0; i < (size_t)ROWS * kd; i++)
 		l.q[i] = (int8_t)(splitmix(&state) % 255 - 127);
-	head_ref(&l.tile, l.q, ROWS, nd, l.acc);
+	head_ref(&l.tile, l.q, ROWS, nd, false, l.acc);
 	cr_assert(check_init(&l.check, &l.tile, 42));
 	return l;
 }
@@ -70,7 +70,7 @@ Test(check, the_largest_sums_pass)
 	memset(t.codes, 127, (size_t)t.kd * t.nd);
 	memset(q, -127, t.kd);
 	memset(q + 133144, 0, t.kd - 133144);
-	head_ref(&t, q, 1, t.nd, acc);
+	head_ref(&t, q, 1, t.nd, false, acc);
 	cr_assert(check_init(&check, &t, 1));
 	cr_expect_eq(check_rows(&check, q, 1, acc), 1);
 	check_fini(&check);
@@ -125,7 +125,7 @@ Test(check, zeros_and_the_result_of_another_tile_are_seen)
 	cleanup(launch_free) struct launch other = launch_new(64, 256, LAYOUT_BLOCKED);
 
 	other.tile.codes[77] ^= 4; /* one weight of 16384 differs; no activation is zero everywhere */
-	head_ref(&other.tile, other.q, ROWS, 256, other.acc);
+	head_ref(&other.tile, other.q, ROWS, 256, false, other.acc);
 	cr_expect(check_rows(&l.check, l.q, ROWS, other.acc) < ROWS);
 	memset(l.acc, 0, sizeof(int32_t) * ROWS * 256);
 	cr_expect_eq(check_rows(&l.check, l.q, ROWS, l.acc), 0);

@@ -71,7 +71,7 @@ static struct rig rig_new(const char *settings)
 		r.tile.codes[i] = (int8_t)(i * 7 % 255 - 127);
 	for (int i = 0; i < 4 * 64; i++)
 		r.q[i] = (int8_t)(i * 11 % 255 - 127);
-	head_ref(&r.tile, r.q, 4, 128, r.want);
+	head_ref(&r.tile, r.q, 4, 128, false, r.want);
 	device_soft.buffer_sync(r.a, DEVICE_TO, 0, 4 * 64, &why);
 	device_soft.buffer_sync(r.b, DEVICE_TO, 0, 64 * 128, &why);
 	return r;
