@@ -24,15 +24,13 @@ static inline float f32_from_bf16(uint16_t upper)
  */
 static inline float f32_from_f16(uint16_t half)
 {
-	uint32_t sign = (uint32_t)(half & 0x8000) << 16;
-	uint32_t exponent = half & 0x7c00;
-	uint32_t normal = ((uint32_t)(half & 0x7fff) << 13) + (112u << 23);
+	uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half & 0x7c00;
+	uint32_t normal = ((uint32_t)(half & 0x7fff) << 13) + (112u << 23), endless = normal + (112u << 23);
 	float unbiased = f32_from_bits(normal + (1u << 23)) - 0x1p-14f;
-	uint32_t denormal, endless = normal + (112u << 23);
-	memcpy(&denormal, &unbiased, sizeof denormal);
-	uint32_t bits = exponent == 0x7c00 ? endless : exponent == 0 ? denormal : normal;
+	uint32_t denormal;
 
-	return f32_from_bits(sign | bits);
+	memcpy(&denormal, &unbiased, sizeof denormal);
+	return f32_from_bits(sign | (exponent == 0x7c00 ? endless : exponent == 0 ? denormal : normal));
 }
 
 #endif

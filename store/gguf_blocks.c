@@ -1,9 +1,10 @@
 /*
  * The blocks of GGUF's types as float32. Every product is exact and there is at most one addition after
  * them, so each value is rounded once and no instruction set can change a bit. Compiled once for every
- * line of decoders.def: the loops are written for the compiler to make vector code of.
+ * line of decoders.def.
  */
 #include "bits.h"
+#include "codes.h"
 #include "decode.h"
 #include <assert.h>
 
@@ -75,150 +76,153 @@ static void decode_bf16(const unsigned char *from, size_t values, float *to)
 	}
 }
 
-static void block_q4_0(const struct q4_0 *b, float *restrict to)
+static inline bytes16 low_nibbles(const uint8_t q[16])
+{
+	return bytes16_load(q) & 15;
+}
+
+static inline bytes16 high_nibbles(const uint8_t q[16])
+{
+	return bytes16_load(q) >> 4;
+}
+
+static void block_q4_0(const struct q4_0 *b, float *to)
 {
 	float d = f32_from_f16(b->d);
 
-	for (int i = 0; i < 16; i++)
-		to[i] = d * (float)((b->q[i] & 15) - 8);
-	for (int i = 0; i < 16; i++)
-		to[16 + i] = d * (float)((b->q[i] >> 4) - 8);
+	codes_scaled(to, low_nibbles(b->q) - 8, d);
+	codes_scaled(to + 16, high_nibbles(b->q) - 8, d);
 }
 
-static void block_q4_1(const struct q4_1 *b, float *restrict to)
+static void block_q4_1(const struct q4_1 *b, float *to)
 {
 	float d = f32_from_f16(b->d), m = f32_from_f16(b->m);
 
-	for (int i = 0; i < 16; i++)
-		to[i] = d * (float)(b->q[i] & 15) + m;
-	for (int i = 0; i < 16; i++)
-		to[16 + i] = d * (float)(b->q[i] >> 4) + m;
+	codes_based(to, low_nibbles(b->q), d, m);
+	codes_based(to + 16, high_nibbles(b->q), d, m);
 }
 
-/* The 32 codes of 5 bits of a Q5 block. */
-static void codes_q5(const uint8_t high[4], const uint8_t q[16], int32_t codes[restrict 32])
+/* 16 in each of the bytes whose bit is set: byte i is left with bit i, which a carry turns into bit 7. */
+static inline uint64_t fifths8(uint8_t bits)
 {
-	uint32_t bits;
+	uint64_t spread = bits * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
 
-	memcpy(&bits, high, sizeof bits);
-	for (int i = 0; i < 16; i++)
-		codes[i] = (int32_t)((q[i] & 15u) | (bits >> i << 4 & 16));
-	for (int i = 0; i < 16; i++)
-		codes[16 + i] = (int32_t)(q[i] >> 4 | (bits >> (16 + i) << 4 & 16));
+	return ((spread + UINT64_C(0x7f7f7f7f7f7f7f7f)) & UINT64_C(0x8080808080808080)) >> 3;
 }
 
-static void block_q5_0(const struct q5_0 *b, float *restrict to)
+static inline bytes16 fifths(const uint8_t high[2])
 {
-	float d = f32_from_f16(b->d);
-	int32_t codes[32];
+	typedef uint64_t words2 __attribute__((vector_size(16)));
 
-	codes_q5(b->high, b->q, codes);
-	for (int i = 0; i < 32; i++)
-		to[i] = d * (float)(codes[i] - 16);
+	return (bytes16)(words2){fifths8(high[0]), fifths8(high[1])};
 }
 
-static void block_q5_1(const struct q5_1 *b, float *restrict to)
-{
-	float d = f32_from_f16(b->d), m = f32_from_f16(b->m);
-	int32_t codes[32];
-
-	codes_q5(b->high, b->q, codes);
-	for (int i = 0; i < 32; i++)
-		to[i] = d * (float)codes[i] + m;
-}
-
-static void block_q8_0(const struct q8_0 *b, float *restrict to)
+static void block_q5_0(const struct q5_0 *b, float *to)
 {
 	float d = f32_from_f16(b->d);
 
-	for (int i = 0; i < 32; i++)
-		to[i] = d * (float)b->q[i];
+	codes_scaled(to, (low_nibbles(b->q) | fifths(b->high)) - 16, d);
+	codes_scaled(to + 16, (high_nibbles(b->q) | fifths(b->high + 2)) - 16, d);
 }
 
-static void block_q2_k(const struct q2_k *b, float *restrict to)
+static void block_q5_1(const struct q5_1 *b, float *to)
 {
 	float d = f32_from_f16(b->d), m = f32_from_f16(b->m);
 
-	for (int group = 0; group < 16; group++, to += 16) {
-		const uint8_t *q = b->q + group / 8 * 32 + group % 2 * 16;
-		int shift = group % 8 / 2 * 2;
-		float scale = d * (float)(b->scales[group] & 15), least = m * (float)(b->scales[group] >> 4);
-		for (int i = 0; i < 16; i++)
-			to[i] = scale * (float)(q[i] >> shift & 3) - least;
-	}
+	codes_based(to, low_nibbles(b->q) | fifths(b->high), d, m);
+	codes_based(to + 16, high_nibbles(b->q) | fifths(b->high + 2), d, m);
 }
 
-static void block_q3_k(const struct q3_k *b, float *restrict to)
+static void block_q8_0(const struct q8_0 *b, float *to)
 {
 	float d = f32_from_f16(b->d);
 
-	for (int group = 0; group < 16; group++, to += 16) {
-		const uint8_t *q = b->q + group / 8 * 32 + group % 2 * 16, *high = b->high + group % 2 * 16;
-		int shift = group % 8 / 2 * 2, bit = group / 2;
+	codes_scaled(to, bytes16_load(b->q), d);
+	codes_scaled(to + 16, bytes16_load(b->q + 16), d);
+}
+
+/* The 16 codes of 2 bits of a group of Q2_K and Q3_K. */
+static inline bytes16 pairs(const uint8_t q[64], int group)
+{
+	return bytes16_load(q + group / 8 * 32 + group % 2 * 16) >> group % 8 / 2 * 2 & 3;
+}
+
+static void block_q2_k(const struct q2_k *b, float *to)
+{
+	float d = f32_from_f16(b->d), m = f32_from_f16(b->m);
+
+	for (int group = 0; group < 16; group++)
+		codes_based(to + group * 16, pairs(b->q, group), d * (float)(b->scales[group] & 15),
+			    -(m * (float)(b->scales[group] >> 4)));
+}
+
+static void block_q3_k(const struct q3_k *b, float *to)
+{
+	float d = f32_from_f16(b->d);
+
+	for (int group = 0; group < 16; group++) {
 		int low = b->scales[group % 8] >> group / 8 * 4 & 15;
 		int top = b->scales[8 + group % 4] >> group / 4 * 2 & 3;
-		float scale = d * (float)((low | top << 4) - 32);
 		/* A high bit that is clear takes 4 away. */
-		for (int i = 0; i < 16; i++)
-			to[i] = scale * (float)((q[i] >> shift & 3) + (high[i] >> bit << 2 & 4) - 4);
+		bytes16 high = (bytes16_load(b->high + group % 2 * 16) >> group / 2 & 1) << 2;
+		codes_scaled(to + group * 16, pairs(b->q, group) + high - 4,
+			     d * (float)((low | top << 4) - 32));
 	}
 }
 
 /* Scale and least value of a group of Q4_K and Q5_K: 6 bits each, the last four groups' in pieces. */
-static void scale_k4(const uint8_t scales[12], int group, float d, float m, float *scale, float *least)
+static inline void scale_k4(const uint8_t scales[12], int group, float d, float m, float *scale, float *base)
 {
 	int s = group < 4 ? scales[group] & 63 : (scales[group + 4] & 15) | scales[group - 4] >> 6 << 4;
 	int l = group < 4 ? scales[group + 4] & 63 : scales[group + 4] >> 4 | scales[group] >> 6 << 4;
 
 	*scale = d * (float)s;
-	*least = m * (float)l;
+	*base = -(m * (float)l);
 }
 
-static void block_q4_k(const struct q4_k *b, float *restrict to)
+static void block_q4_k(const struct q4_k *b, float *to)
 {
-	float d = f32_from_f16(b->d), m = f32_from_f16(b->m);
+	float d = f32_from_f16(b->d), m = f32_from_f16(b->m), scale, base;
 
-	for (int group = 0; group < 8; group++, to += 32) {
+	for (int group = 0; group < 8; group++) {
 		const uint8_t *q = b->q + group / 2 * 32;
 		int shift = group % 2 * 4;
-		float scale, least;
-		scale_k4(b->scales, group, d, m, &scale, &least);
-		for (int i = 0; i < 32; i++)
-			to[i] = scale * (float)(q[i] >> shift & 15) - least;
+		scale_k4(b->scales, group, d, m, &scale, &base);
+		for (int i = 0; i < 32; i += 16, to += 16)
+			codes_based(to, bytes16_load(q + i) >> shift & 15, scale, base);
 	}
 }
 
-static void block_q5_k(const struct q5_k *b, float *restrict to)
+static void block_q5_k(const struct q5_k *b, float *to)
 {
-	float d = f32_from_f16(b->d), m = f32_from_f16(b->m);
+	float d = f32_from_f16(b->d), m = f32_from_f16(b->m), scale, base;
 
-	for (int group = 0; group < 8; group++, to += 32) {
+	for (int group = 0; group < 8; group++) {
 		const uint8_t *q = b->q + group / 2 * 32;
 		int shift = group % 2 * 4;
-		float scale, least;
-		scale_k4(b->scales, group, d, m, &scale, &least);
-		for (int i = 0; i < 32; i++)
-			to[i] = scale * (float)((q[i] >> shift & 15) | (b->high[i] >> group << 4 & 16)) -
-				least;
+		scale_k4(b->scales, group, d, m, &scale, &base);
+		for (int i = 0; i < 32; i += 16, to += 16) {
+			bytes16 high = (bytes16_load(b->high + i) >> group & 1) << 4;
+			codes_based(to, (bytes16_load(q + i) >> shift & 15) | high, scale, base);
+		}
 	}
 }
 
-static void block_q6_k(const struct q6_k *b, float *restrict to)
+static void block_q6_k(const struct q6_k *b, float *to)
 {
 	float d = f32_from_f16(b->d);
 
-	for (int group = 0; group < 8; group++, to += 32) {
-		const uint8_t *low = b->low + group / 4 * 64 + group % 2 * 32,
-			      *high = b->high + group / 4 * 32;
-		const int8_t *scales = b->scales + group * 2;
-		int shift = group % 4 / 2 * 4, top = group % 4 * 2;
-		for (int i = 0; i < 32; i++)
-			to[i] = d * (float)scales[i / 16] *
-				(float)(((low[i] >> shift & 15) | (high[i] >> top << 4 & 48)) - 32);
+	for (int group = 0; group < 16; group++) {
+		int half = group / 8, quarter = group % 8 / 2, part = group % 2 * 16;
+		bytes16 low = bytes16_load(b->low + half * 64 + quarter % 2 * 32 + part);
+		bytes16 high = bytes16_load(b->high + half * 32 + part);
+		low = low >> quarter / 2 * 4 & 15;
+		high = (high >> quarter * 2 & 3) << 4;
+		codes_scaled(to + group * 16, (low | high) - 32, d * (float)b->scales[group]);
 	}
 }
 
-static void block_iq4_nl(const struct q4_0 *b, float *restrict to)
+static void block_iq4_nl(const struct q4_0 *b, float *to)
 {
 	static const float levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 					 1,    13,   25,  38,  53,  69,	 89,  113};

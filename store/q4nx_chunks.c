@@ -4,18 +4,11 @@
  * decoders.def.
  */
 #include "bits.h"
+#include "codes.h"
 #include "decode.h"
 #include <assert.h>
 
 #define GROUP 32u /* columns that share a scale */
-
-typedef uint8_t bytes16 __attribute__((vector_size(16)));
-
-/* The low (0) or high (8) eight bytes of two vectors, by turns. */
-#define INTERLEAVE(a, b, from)                                                                             \
-	__builtin_shufflevector(a, b, from, 16 + from, from + 1, 17 + from, from + 2, 18 + from, from + 3, \
-				19 + from, from + 4, 20 + from, from + 5, 21 + from, from + 6, 22 + from,  \
-				from + 7, 23 + from)
 
 /* Interleaving vector i with vector i + 8 rotates the 8 bits of a byte's place by one; four times is a
  * transposition. */
@@ -25,66 +18,97 @@ static inline void transpose16(bytes16 m[16])
 		bytes16 from[16];
 		memcpy(from, m, sizeof from);
 		for (int i = 0; i < 8; i++) {
-			m[2 * i] = INTERLEAVE(from[i], from[i + 8], 0);
-			m[2 * i + 1] = INTERLEAVE(from[i], from[i + 8], 8);
+			m[2 * i] = BYTES16_INTERLEAVE(from[i], from[i + 8], 0);
+			m[2 * i + 1] = BYTES16_INTERLEAVE(from[i], from[i + 8], 8);
 		}
 	}
 }
 
-static inline bytes16 load16(const unsigned char *from)
+/* Two rows of 16 codes from 16 bytes that hold both, the even row's in the low nibbles. */
+static inline void store_nibbles(uint8_t *even, uint8_t *odd, bytes16 both, bool is_signed)
 {
-	bytes16 v;
-	memcpy(&v, from, sizeof v);
-	return v;
+	bytes16 low = both & 15, high = both >> 4;
+
+	if (is_signed) {
+		low = (low ^ 8) - 8;
+		high = (high ^ 8) - 8;
+	}
+	memcpy(even, &low, sizeof low);
+	memcpy(odd, &high, sizeof high);
 }
 
-/* 16 nibbles, the low one first. */
-static inline bytes16 load_nibbles(const unsigned char *from)
+/*
+ * These give codes[r][k] of the group of 32 columns that begins with column `first`. Here 16 bytes are two
+ * columns of 16 rows, so that bytes i and i + 8 of a transposed vector are an even and an odd column.
+ */
+static inline void codes_q4_1(const unsigned char *from, uint32_t first, bool is_signed,
+			      uint8_t codes[Q4NX_ROWS][GROUP])
 {
-	uint64_t both;
-	memcpy(&both, from, sizeof both);
-	bytes16 v = {0};
-	memcpy(&v, &both, sizeof both);
-	return INTERLEAVE(v & 15, v >> 4, 0);
+	for (uint32_t half = 0; half < 2; half++) {
+		bytes16 m[16];
+		for (uint32_t i = 0; i < 16; i++)
+			m[i] = bytes16_load(from + half * 2048 + (first + 2 * i) * 8);
+		transpose16(m);
+		for (uint32_t i = 0; i < 8; i++) {
+			uint8_t *even = codes[half * 16 + 2 * i], *odd = codes[half * 16 + 2 * i + 1];
+			store_nibbles(even, odd, BYTES16_INTERLEAVE(m[i], m[i + 8], 0), is_signed);
+			store_nibbles(even + 16, odd + 16, BYTES16_INTERLEAVE(m[i], m[i + 8], 8), is_signed);
+		}
+	}
 }
 
-/* codes[r][k] of the group of 32 columns that begins with column `first`; 16 rows of a column at a time. */
-static inline void codes_of(enum q4nx_kind kind, const unsigned char *chunk, uint32_t first,
-			    uint8_t codes[Q4NX_ROWS][GROUP])
+/* 16 bytes are one column of 32 rows. */
+static inline void codes_q4_k(const unsigned char *from, uint32_t first, uint8_t codes[Q4NX_ROWS][GROUP])
+{
+	for (uint32_t strip = 0; strip < GROUP; strip += 16) {
+		bytes16 m[16];
+		for (uint32_t i = 0; i < 16; i++)
+			m[i] = bytes16_load(from + (first + strip + i) * 16);
+		transpose16(m);
+		for (uint32_t i = 0; i < 16; i++)
+			store_nibbles(codes[2 * i] + strip, codes[2 * i + 1] + strip, m[i], false);
+	}
+}
+
+/* 16 bytes are one column of 16 rows; columns and halves of the rows are so many bytes apart. */
+static inline void codes_q8(const unsigned char *from, uint32_t first, uint32_t column_bytes,
+			    uint32_t half_bytes, uint8_t codes[Q4NX_ROWS][GROUP])
 {
 	for (uint32_t half = 0; half < 2; half++)
 		for (uint32_t strip = 0; strip < GROUP; strip += 16) {
 			bytes16 m[16];
-			for (uint32_t i = 0; i < 16; i++) {
-				uint32_t k = first + strip + i;
-				switch (kind) {
-				case Q4NX_Q4_1:
-					m[i] = load_nibbles(chunk + 1024 + half * 2048 + k * 8);
-					break;
-				case Q4NX_Q4_1_SIGNED:
-					m[i] = load_nibbles(chunk + 1024 + half * 2048 + k * 8);
-					m[i] = (m[i] ^ 8) - 8;
-					break;
-				case Q4NX_Q4_K:
-					m[i] = load_nibbles(chunk + 512 + k * 16 + half * 8);
-					break;
-				case Q4NX_Q8A:
-					m[i] = load16(chunk + 512 + k * 32 + half * 16);
-					break;
-				case Q4NX_Q8B:
-					m[i] = load16(chunk + 512 + half * 4096 + k * 16);
-					break;
-				case Q4NX_Q8C:
-					m[i] = load16(chunk + 512 + half * 2048 + k * 16);
-					break;
-				case Q4NX_COUNT:
-					break;
-				}
-			}
+			for (uint32_t i = 0; i < 16; i++)
+				m[i] = bytes16_load(from + half * half_bytes +
+						    (first + strip + i) * column_bytes);
 			transpose16(m);
-			for (uint32_t r = 0; r < 16; r++)
-				memcpy(codes[half * 16 + r] + strip, &m[r], sizeof m[r]);
+			for (uint32_t i = 0; i < 16; i++)
+				memcpy(codes[half * 16 + i] + strip, &m[i], sizeof m[i]);
 		}
+}
+
+static inline void codes_of(enum q4nx_kind kind, const unsigned char *chunk, uint32_t first,
+			    uint8_t codes[Q4NX_ROWS][GROUP])
+{
+	switch (kind) {
+	case Q4NX_Q4_1:
+	case Q4NX_Q4_1_SIGNED:
+		codes_q4_1(chunk + 1024, first, kind == Q4NX_Q4_1_SIGNED, codes);
+		break;
+	case Q4NX_Q4_K:
+		codes_q4_k(chunk + 512, first, codes);
+		break;
+	case Q4NX_Q8A:
+		codes_q8(chunk + 512, first, 32, 16, codes);
+		break;
+	case Q4NX_Q8B:
+		codes_q8(chunk + 512, first, 16, 4096, codes);
+		break;
+	case Q4NX_Q8C:
+		codes_q8(chunk + 512, first, 16, 2048, codes);
+		break;
+	case Q4NX_COUNT:
+		break;
+	}
 }
 
 static inline float bf16_at(const unsigned char *from, uint32_t i)
@@ -115,6 +139,16 @@ static inline bool has_zero(enum q4nx_kind kind)
 	return kind == Q4NX_Q4_1 || kind == Q4NX_Q4_K;
 }
 
+static inline void row_of(enum q4nx_kind kind, float to[GROUP], const uint8_t codes[GROUP], float scale,
+			  float zero)
+{
+	for (uint32_t i = 0; i < GROUP; i += 16)
+		if (has_zero(kind))
+			codes_based(to + i, bytes16_load(codes + i), scale, zero);
+		else
+			codes_scaled(to + i, bytes16_load(codes + i), scale);
+}
+
 static inline void decode_chunks(enum q4nx_kind kind, uint32_t chunk_columns, size_t chunk_bytes,
 				 const unsigned char *chunks, uint32_t width, float *to)
 {
@@ -122,15 +156,17 @@ static inline void decode_chunks(enum q4nx_kind kind, uint32_t chunk_columns, si
 
 	for (uint32_t k = 0; k < width; k += GROUP) {
 		const unsigned char *chunk = chunks + k / chunk_columns * chunk_bytes;
-		uint32_t first = k % chunk_columns, count = width - k < GROUP ? width - k : GROUP;
+		uint32_t first = k % chunk_columns;
 		codes_of(kind, chunk, first, codes);
 		for (uint32_t r = 0; r < Q4NX_ROWS; r++) {
-			float *restrict out = to + (size_t)r * width + k, scale, zero, all[GROUP];
+			float *out = to + (size_t)r * width + k, scale, zero, last[GROUP];
 			scale_of(kind, chunk, first / GROUP, r, &scale, &zero);
-			for (uint32_t i = 0; i < GROUP; i++)
-				all[i] = has_zero(kind) ? scale * (float)(int8_t)codes[r][i] + zero
-							: scale * (float)(int8_t)codes[r][i];
-			memcpy(out, all, count * sizeof *out);
+			if (width - k >= GROUP) {
+				row_of(kind, out, codes[r], scale, zero);
+			} else {
+				row_of(kind, last, codes[r], scale, zero);
+				memcpy(out, last, (width - k) * sizeof *out);
+			}
 		}
 	}
 }

@@ -409,7 +409,7 @@ Test(group, a_shard_that_shrinks_is_named_when_it_is_read)
 
 	add_two(&m);
 	cr_assert_eq(open_model(&m), 0, "%s", m.err.text);
-	cr_assert_eq(matrix_init(&matrix, m.c, container_tensor(m.c, 1), false, false, &m.err), 0);
+	cr_assert_eq(matrix_init(&matrix, m.c, container_tensor(m.c, 1), NULL, false, &m.err), 0);
 	cr_assert_eq(ftruncate(m.files[1].fd, 50), 0);
 	cr_expect_eq(matrix_read(&matrix, 0, 1, stored, &m.err), NPU_E_FILE_CHANGED);
 	cr_expect(strstr(m.err.text, "model-00002-of-00002.safetensors"), "%s", m.err.text);
