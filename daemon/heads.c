@@ -90,6 +90,7 @@ static void wake(struct handle *h)
 static void settled(struct handle *h)
 {
 	h->seconds = (double)(uv_hrtime() - h->opened_ns) * 1e-9;
+	load_free(take(&h->spare));
 	const struct head *head = h->head;
 	if (head && head->state == HEAD_READY)
 		log_line("session", h->session->number,
@@ -121,8 +122,11 @@ static void settle_all(struct head *head)
 static void blame(struct job *j)
 {
 	const struct load_request *q = &j->load->request;
-	snprintf(j->err.detail.file, sizeof j->err.detail.file, "%s", q->label);
-	err_printable(j->err.detail.tensor, sizeof j->err.detail.tensor, q->tensor, strlen(q->tensor));
+	if (!j->err.detail.file[0])
+		snprintf(j->err.detail.file, sizeof j->err.detail.file, "%s", q->label);
+	if (!j->err.detail.tensor[0])
+		err_printable(j->err.detail.tensor, sizeof j->err.detail.tensor, q->tensor,
+			      strlen(q->tensor));
 }
 
 /*
@@ -144,10 +148,57 @@ static int admit(struct server *s, const struct load *l, struct err *err)
 	return err->code;
 }
 
+/* The next of those who opened the head whose own file can be packed, or NULL. */
+static struct handle *spare_find(const struct head *head)
+{
+	link_each(at_session, &head->server->sessions)
+	{
+		struct session *s = link_of(at_session, struct session, in_sessions);
+		link_each(at, &s->handles)
+		{
+			struct handle *h = link_of(at, struct handle, in_session);
+			if (h->head == head && h->spare)
+				return h;
+		}
+	}
+	return NULL;
+}
+
 static void pack(uv_work_t *work)
 {
 	struct job *j = work->data;
 	j->result = load_pack(j->load, &j->err);
+}
+
+static void on_packed(uv_work_t *work, int status);
+
+/*
+ * A file that changed or cannot be read any more is the fault of who passed it, and of nobody else: that
+ * handle alone fails, and the head is packed from the next one's file. False where there is none.
+ */
+static bool pack_again(struct job *j)
+{
+	struct head *head = j->head;
+	struct handle *failed = head->packer, *next = spare_find(head);
+
+	if ((j->result != NPU_E_FILE_CHANGED && j->result != NPU_E_IO) || !next)
+		return false;
+	if (failed) {
+		blame(j);
+		failed->err = j->err;
+		failed->head = NULL;
+		head->users--;
+		head->refs--; /* `next` holds it too */
+		settled(failed);
+	}
+	log_line("head", head->id, "packed again from the file of session %llu: %s",
+		 (unsigned long long)next->session->number, j->err.text);
+	load_free(j->load);
+	j->load = take(&next->spare);
+	next->attached = false;
+	head->packer = next;
+	uv_queue_work(&j->server->loop, &j->work, pack, on_packed);
+	return true;
 }
 
 static void on_packed(uv_work_t *work, int status)
@@ -156,7 +207,10 @@ static void on_packed(uv_work_t *work, int status)
 	struct head *h = j->head;
 
 	(void)status;
+	if (j->result && pack_again(j))
+		return;
 	h->job = NULL;
+	h->packer = NULL;
 	h->nonfinite = j->load->nonfinite;
 	if (j->result) {
 		blame(j);
@@ -233,10 +287,13 @@ static void on_identified(uv_work_t *work, int status)
 	head_hold(head);
 	head->users++;
 	if (fresh) {
+		head->packer = h;
 		uv_queue_work(&j->server->loop, &j->work, pack, on_packed);
 		return;
 	}
 	h->attached = true;
+	if (head->state == HEAD_LOADING)
+		h->spare = take(&j->load);
 	job_free(j);
 	if (head->state == HEAD_READY)
 		settled(h);
@@ -263,6 +320,9 @@ void handle_close(struct handle *h)
 		atomic_store(&h->job->load->stop, true);
 		h->job->handle = NULL;
 	}
+	load_free(h->spare);
+	if (h->head && h->head->packer == h)
+		h->head->packer = NULL; /* others may still wait for what is made of its file */
 	link_remove(&h->in_session);
 	h->session->handle_count--;
 	quota_give(&h->session->server->quota, h->session->peer.uid, QUOTA_HANDLES);

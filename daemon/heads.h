@@ -1,7 +1,8 @@
 /*
  * Resident heads, and the handles by which sessions hold them. A head is named by what it holds: content
  * hash, kd, T, layout. Loop thread only; loading happens on worker threads (loader.h). Two that open the
- * same head share one load. A head goes when its last handle and its last pass have gone.
+ * same head share one load; should the file that is packed change meanwhile, another's takes its place. A
+ * head goes when its last handle and its last pass have gone.
  */
 #ifndef NPUD_HEADS_H
 #define NPUD_HEADS_H
@@ -22,18 +23,20 @@ struct head {
 	char label[129], tensor[512], type[32];
 	enum head_reason why;
 	uint64_t nonfinite, rows;
-	unsigned refs, users; /* users: handles; refs: handles and passes */
-	struct job *job;      /* while loading */
-	struct err err;	      /* when failed */
+	unsigned refs, users;  /* users: handles; refs: handles and passes */
+	struct job *job;       /* while loading */
+	struct handle *packer; /* whose file is packed; NULL once that was closed */
+	struct err err;	       /* when failed */
 };
 
 struct handle {
 	struct link in_session; /* session.handles */
 	struct session *session;
 	uint64_t number;
-	struct head *head; /* referenced; NULL while its content is not known */
-	struct job *job;   /* while its content is not known */
-	struct err err;	   /* why it will never have a head */
+	struct head *head;  /* referenced; NULL while its content is not known */
+	struct job *job;    /* while its content is not known */
+	struct load *spare; /* its own file, named, while the head is packed from another's */
+	struct err err;	    /* why it will never have a head */
 	struct link waiters;
 	bool attached;
 	char note[160]; /* of the matrix it opened: another handle of this head may have been told more */

@@ -1,0 +1,17 @@
+#!/bin/bash
+# Somebody's file that is rewritten while it is read fails for them, and never changes what others get.
+. "$(dirname "$0")/lib.bash"
+for i in 1 2; do
+	"$NPUD_BIN/tests/make-model" "$work/$i.safetensors" 3000 256 $i || fail "make-model"
+done
+cp "$work/1.safetensors" "$work/shared.safetensors"
+start_daemon
+before=$(daemon_descriptors)
+"$NPUD_BIN/tests/rewritten" "$work/shared.safetensors" "$work/1.safetensors" "$work/2.safetensors" 1000 ||
+	fail "see above"
+echo "packed again from another's file: $(grep -c 'packed again from the file' "$log") times"
+daemon_lives "the rewritten files"
+(($("$npuctl" status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["heads"])') == 0)) ||
+	fail "a head is left that nobody has"
+descriptors_back_to "$before" || fail "descriptors: $(daemon_descriptors), before: $before"
+stop_daemon
