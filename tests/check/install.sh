@@ -1,0 +1,58 @@
+#!/bin/bash
+# What is installed can be used from there: by pkg-config and by CMake (docs/example.c), and from Python.
+set -u
+cd "${NPUD_SOURCE_DIR:-$(dirname "$0")/../..}" || exit 1
+
+work=$(mktemp -d) || exit 1
+trap 'rm -rf -- "$work"' EXIT
+root=$work/root
+
+run() { # COMMAND...: quiet unless it fails
+	"$@" >"$work/said" 2>&1 && return
+	cat "$work/said"
+	echo "FAIL: $*"
+	exit 1
+}
+
+if nm -D "$NPUD_BIN/client/libnpu.so" | grep -q '__[a-z]*san_'; then
+	echo "skipped: a library with a sanitizer in it needs programs built with it, too"
+	exit 77
+fi
+DESTDIR=$root run cmake --install "$NPUD_BIN"
+library=$(find "$root" -name libnpu.so)
+export LD_LIBRARY_PATH=${library%/*}
+
+pc=$(find "$root" -name npu.pc)
+export PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=${pc%/*}
+flags=$(pkg-config --cflags --libs npu) || exit 1
+# shellcheck disable=SC2086
+run cc -Wall -Wextra -Werror docs/example.c -o "$work/by-pkg-config" $flags
+mkdir "$work/user"
+cat >"$work/user/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.22)
+project(user LANGUAGES C)
+find_package(npud 0.1 REQUIRED)
+add_executable(by-cmake $PWD/docs/example.c)
+target_link_libraries(by-cmake PRIVATE npud::npu)
+END
+config=$(find "$root" -name npudConfig.cmake)
+run cmake -S "$work/user" -B "$work/user/build" -Dnpud_DIR="${config%/*}"
+run cmake --build "$work/user/build"
+for program in "$work/by-pkg-config" "$work/user/build/by-cmake"; do
+	"$program" >/dev/null 2>"$work/said"
+	[ "$(cat "$work/said")" = "usage: example MODEL" ] || {
+		echo "$program says: $(cat "$work/said")"
+		exit 1
+	}
+	nm -D "$program" | grep -q ' U npu_connect@NPU_' || {
+		echo "$program wants npu_connect without a version"
+		exit 1
+	}
+done
+
+module=$(find "$root" -name npud.py)
+[ -n "$module" ] || {
+	echo "npud.py was not installed"
+	exit 1
+}
+PYTHONPATH=${module%/*} PYTHONDONTWRITEBYTECODE=1 run python3 -c "import npud; npud.Client"
