@@ -17,8 +17,10 @@
 struct descriptors {
 	struct server *server;
 	char path[112];
+	dev_t device; /* of the socket's file */
+	ino_t inode;
 	int fd;
-	uv_poll_t poll;
+	uv_poll_t *poll; /* of its own: a handle is closed later than its owner may go */
 	struct link peers;
 	unsigned count;
 };
@@ -194,10 +196,59 @@ uint64_t descriptors_sweep(struct descriptors *d, uint64_t now)
 	return next;
 }
 
-int descriptors_new(struct descriptors **out, struct server *server, struct err *err)
+bool descriptors_are_found(const struct descriptors *d)
+{
+	struct stat st;
+	return lstat(d->path, &st) == 0 && st.st_dev == d->device && st.st_ino == d->inode;
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+/* Peers have descriptors of their own and stay. */
+static void stop_listening(struct descriptors *d)
+{
+	if (!d->poll)
+		return;
+	uv_poll_stop(d->poll);
+	uv_close((uv_handle_t *)take(&d->poll), on_listener_closed);
+	close(d->fd);
+}
+
+int descriptors_listen(struct descriptors *d, struct err *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct stat st;
+
+	memcpy(address.sun_path, d->path, strlen(d->path));
+	if (lstat(d->path, &st) == 0 && !S_ISSOCK(st.st_mode))
+		return err_set(err, NPU_E_IN_USE, "%s: is there and is no socket; it was left alone",
+			       d->path);
+	unlink(d->path); /* the lock says that no other daemon listens here */
+	cleanup(closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	cleanup(freep) uv_poll_t *poll = calloc(1, sizeof *poll);
+	mode_t mask =
+		umask(0117); /* 0660 from the first moment; nothing else makes files on this thread now */
+	int bound = fd < 0 ? -1 : bind(fd, (struct sockaddr *)&address, sizeof address);
+	umask(mask);
+	if (bound < 0 || listen(fd, 128) < 0 || lstat(d->path, &st) < 0)
+		return err_sys(err, errno, "%s: cannot listen", d->path);
+	if (!poll || uv_poll_init(&d->server->loop, poll, fd))
+		return err_set(err, NPU_E_NO_MEMORY, "%s: cannot be watched", d->path);
+	stop_listening(d);
+	d->poll = take(&poll);
+	d->poll->data = d;
+	uv_poll_start(d->poll, UV_READABLE, on_connection);
+	d->fd = take_fd(&fd);
+	d->device = st.st_dev;
+	d->inode = st.st_ino;
+	return 0;
+}
+
+int descriptors_new(struct descriptors **out, struct server *server, struct err *err)
+{
 	cleanup(freep) struct descriptors *d = calloc(1, sizeof *d);
 
 	if (!d)
@@ -205,35 +256,14 @@ int descriptors_new(struct descriptors **out, struct server *server, struct err 
 	d->server = server;
 	link_init(&d->peers);
 	int n = snprintf(d->path, sizeof d->path, "%s.fd", server->listener.path);
-	if (n < 0 || (size_t)n >= sizeof address.sun_path)
+	if (n < 0 || (size_t)n >= sizeof((struct sockaddr_un *)0)->sun_path)
 		return err_set(err, NPU_E_BAD_CONFIG, "%s.fd: the path is too long for a socket",
 			       server->listener.path);
-	memcpy(address.sun_path, d->path, (size_t)n);
-	if (lstat(d->path, &st) == 0 && !S_ISSOCK(st.st_mode))
-		return err_set(err, NPU_E_IN_USE, "%s: is there and is no socket; it was left alone",
-			       d->path);
-	unlink(d->path); /* the lock says that no other daemon listens here */
-	cleanup(closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	mode_t mask =
-		umask(0117); /* 0660 from the first moment; nothing else makes files on this thread now */
-	int bound = fd < 0 ? -1 : bind(fd, (struct sockaddr *)&address, sizeof address);
-	umask(mask);
-	if (bound < 0 || listen(fd, 128) < 0)
-		return err_sys(err, errno, "%s: cannot listen", d->path);
-	d->fd = fd;
-	d->poll.data = d;
-	if (uv_poll_init(&server->loop, &d->poll, fd) || uv_poll_start(&d->poll, UV_READABLE, on_connection))
-		return err_set(err, NPU_E_IO, "%s: cannot be watched", d->path);
-	fd = -1;
+	int r = descriptors_listen(d, err);
+	if (r)
+		return r;
 	*out = take(&d);
 	return 0;
-}
-
-static void on_listener_closed(uv_handle_t *handle)
-{
-	struct descriptors *d = handle->data;
-	close(d->fd);
-	free(d);
 }
 
 void descriptors_free(struct descriptors *d)
@@ -241,6 +271,8 @@ void descriptors_free(struct descriptors *d)
 	if (!d)
 		return;
 	link_each(at, &d->peers) peer_end(link_of(at, struct side_peer, in_peers));
-	unlink(d->path);
-	uv_close((uv_handle_t *)&d->poll, on_listener_closed);
+	if (descriptors_are_found(d))
+		unlink(d->path);
+	stop_listening(d);
+	free(d);
 }

@@ -195,26 +195,52 @@ static void on_wake(uv_async_t *wake)
 	}
 }
 
-int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigned connections_max,
-		  unsigned user_max, unsigned in_flight_max, const struct listen_calls *calls, void *arg,
-		  struct err *err)
+bool listener_is_found(const struct listener *l)
+{
+	struct stat st;
+	return lstat(l->path, &st) == 0 && st.st_dev == l->device && st.st_ino == l->inode;
+}
+
+int listener_listen(struct listener *l, struct err *err)
 {
 	char url[128];
 	struct stat st;
 	nng_listener listening;
 
+	/* NNG unlinks whatever is at the path, a regular file too: look first. */
+	if (lstat(l->path, &st) == 0 && !S_ISSOCK(st.st_mode))
+		return err_set(err, NPU_E_IN_USE,
+			       "%s: is there and is no socket; it was left alone. Move it or choose another "
+			       "--socket",
+			       l->path);
+	snprintf(url, sizeof url, "ipc://%s", l->path);
+	int r = nng_listener_create(&listening, l->socket, url);
+	if (r == 0) {
+		r = nng_listener_set_int(listening, NNG_OPT_IPC_PERMISSIONS, 0660);
+		if (r == 0)
+			r = nng_listener_start(listening, 0);
+		if (r)
+			nng_listener_close(listening);
+	}
+	if (r == 0 && lstat(l->path, &st) < 0)
+		r = NNG_ENOENT;
+	if (r)
+		return err_set(err, r == NNG_EADDRINUSE ? NPU_E_IN_USE : NPU_E_IO, "%s: cannot listen: %s",
+			       l->path, nng_strerror(r));
+	l->device = st.st_dev;
+	l->inode = st.st_ino;
+	return 0;
+}
+
+int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigned connections_max,
+		  unsigned user_max, unsigned in_flight_max, const struct listen_calls *calls, void *arg,
+		  struct err *err)
+{
 	memset(l, 0, sizeof *l);
 	if (strlen(path) >= sizeof l->path - 3)
 		return err_set(err, NPU_E_BAD_CONFIG, "%s: the path of a socket may have at most %zu bytes",
 			       path, sizeof l->path - 4);
 	memcpy(l->path, path, strlen(path) + 1);
-	/* NNG unlinks whatever is at the path, a regular file too: look first. */
-	if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
-		return err_set(err, NPU_E_IN_USE,
-			       "%s: is there and is no socket; it was left alone. Move it or choose another "
-			       "--socket",
-			       path);
-	snprintf(url, sizeof url, "ipc://%s", path);
 	link_init(&l->events);
 	link_init(&l->slots);
 	l->connections_max = connections_max;
@@ -234,16 +260,20 @@ int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigne
 	nng_pipe_notify(l->socket, NNG_PIPE_EV_REM_POST, on_pipe, l);
 	for (int i = 0; i < 4 && r == 0; i++)
 		r = slot_open(l);
-	if (r == 0)
-		r = nng_listener_create(&listening, l->socket, url);
-	if (r == 0)
-		r = nng_listener_set_int(listening, NNG_OPT_IPC_PERMISSIONS, 0660);
-	if (r == 0)
-		r = nng_listener_start(listening, 0);
 	if (r)
-		return err_set(err, r == NNG_EADDRINUSE ? NPU_E_IN_USE : NPU_E_IO, "%s: cannot listen: %s",
-			       path, nng_strerror(r));
-	return 0;
+		return err_set(err, NPU_E_NO_MEMORY, "%s: cannot listen: %s", path, nng_strerror(r));
+	return listener_listen(l, err);
+}
+
+/* NNG unlinks its path when it closes, whatever is there by now: what is not ours steps aside meanwhile. */
+static void close_socket(struct listener *l)
+{
+	char aside[sizeof l->path + sizeof ".aside"];
+	snprintf(aside, sizeof aside, "%s.aside", l->path);
+	bool moved = !listener_is_found(l) && rename(l->path, aside) == 0;
+	nng_close(l->socket);
+	if (moved)
+		(void)renameat2(AT_FDCWD, aside, AT_FDCWD, l->path, RENAME_NOREPLACE);
 }
 
 void listener_fini(struct listener *l)
@@ -254,7 +284,7 @@ void listener_fini(struct listener *l)
 		struct slot *s = link_of(at, struct slot, in_slots);
 		nng_aio_stop(s->aio);
 	}
-	nng_close(l->socket);
+	close_socket(l);
 	on_wake(&l->wake);
 	while (!link_empty(&l->slots))
 		slot_free(link_of(l->slots.next, struct slot, in_slots));

@@ -44,6 +44,8 @@ struct listen_calls {
 struct listener {
 	nng_socket socket;
 	char path[108];
+	dev_t device; /* of the socket's file */
+	ino_t inode;
 	uv_async_t wake;
 	uv_mutex_t lock;
 	struct link events;	/* under lock */
@@ -65,6 +67,13 @@ struct listener {
 int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigned connections_max,
 		  unsigned user_max, unsigned in_flight_max, const struct listen_calls *calls, void *arg,
 		  struct err *err);
+/* Whether the socket's file is still there and ours. */
+bool listener_is_found(const struct listener *l);
+/*
+ * Listens at the path once more, after its file was deleted. What listened there goes on, for NNG ends the
+ * connections with their listener. IO; IN_USE where something is at the path, which is left alone.
+ */
+int listener_listen(struct listener *l, struct err *err);
 /* Takes no more, ends all contexts, frees everything but the async handle, which it closes. */
 void listener_fini(struct listener *l);
 

@@ -5,12 +5,8 @@
 #include "own.h"
 #include "request.h"
 #include "session.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 
 #define SWEEP_MOST_MS 1000
 #define DRAIN_LOOK_MS 25
@@ -108,41 +104,6 @@ static void on_signal(uv_signal_t *signal, int number)
 	server_wants_sweep(s, 0);
 }
 
-/* The lock is held for life: it keeps a second daemon from the socket and from the store. */
-static int take_lock(struct server *s, struct err *err)
-{
-	char path[PATH_MAX + 8], pid[32] = "";
-	snprintf(path, sizeof path, "%s.lock", s->config.socket);
-	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (s->lock_fd < 0)
-		return err_sys(err, errno, "%s: the lock cannot be opened", path);
-	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-		ssize_t n = pread(s->lock_fd, pid, sizeof pid - 1, 0);
-		pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
-		return err_set(err, NPU_E_IN_USE,
-			       "%s: npud with pid %s serves here already; stop it or choose another --socket",
-			       s->config.socket, pid[0] ? pid : "unknown");
-	}
-	int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-	if (ftruncate(s->lock_fd, 0) < 0 || pwrite(s->lock_fd, pid, (size_t)n, 0) != n)
-		return err_sys(err, errno, "%s: the lock cannot be written", path);
-	return 0;
-}
-
-static void give_to_group(const struct config *c)
-{
-	char side[PATH_MAX + 8];
-	const struct group *group = c->group[0] ? getgrnam(c->group) : NULL;
-	if (c->group[0] && !group) {
-		log_line("npud", 0, "there is no group %s: only the owner can connect", c->group);
-		return;
-	}
-	snprintf(side, sizeof side, "%s.fd", c->socket);
-	if (group &&
-	    (lchown(c->socket, (uid_t)-1, group->gr_gid) < 0 || lchown(side, (uid_t)-1, group->gr_gid) < 0))
-		log_line("npud", 0, "the sockets cannot be given to group %s: %s", c->group, strerror(errno));
-}
-
 int server_init(struct server *s, const struct config *config, struct err *err)
 {
 	static const struct listen_calls calls = {on_born, on_dead, on_arrived};
@@ -151,7 +112,7 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 
 	memset(s, 0, sizeof *s);
 	s->config = *config;
-	s->lock_fd = -1;
+	s->place.lock_fd = -1;
 	s->started_ms = server_now();
 	s->sweep_at_ms = UINT64_MAX;
 	link_init(&s->sessions);
@@ -166,7 +127,7 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 	if (r == 0)
 		r = admins_load(&s->admins, config->admin_group, err);
 	if (r == 0)
-		r = take_lock(s, err);
+		r = place_take(s, err);
 	snprintf(secret, sizeof secret, "%s/hash.secret", config->cache_dir);
 	if (r == 0)
 		r = hash_secret_load(&s->secret, secret, err);
@@ -191,7 +152,8 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 		r = descriptors_new(&s->descriptors, s, err);
 	if (r)
 		return r;
-	give_to_group(config);
+	place_give_to_group(s);
+	place_watch(s);
 	uv_signal_start(&s->term, on_signal, SIGTERM);
 	uv_signal_start(&s->interrupt, on_signal, SIGINT);
 	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s%s, %u threads", NPUD_VERSION,
@@ -216,11 +178,11 @@ void server_fini(struct server *s)
 	admins_fini(&s->admins);
 	descriptors_free(s->descriptors);
 	quota_fini(&s->quota);
+	place_leave(s);
 	uv_close((uv_handle_t *)&s->sweep, NULL);
 	uv_close((uv_handle_t *)&s->term, NULL);
 	uv_close((uv_handle_t *)&s->interrupt, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT); /* loads that were asked to stop, handles that close */
 	uv_loop_close(&s->loop);
 	uv_mutex_destroy(&s->listener.lock);
-	close(s->lock_fd);
 }

@@ -12,6 +12,7 @@
 #include "hash.h"
 #include "kernels.h"
 #include "listen.h"
+#include "place.h"
 #include "quota.h"
 #include "replies.h"
 #include <time.h>
@@ -41,7 +42,7 @@ struct server {
 	uint64_t next_session, next_head;
 	uint64_t started_ms;
 	uint64_t requests, refused, rows; /* since the start */
-	int lock_fd;
+	struct place place;
 	bool stopping;
 	uint64_t stopping_since_ms;
 };
