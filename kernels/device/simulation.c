@@ -122,13 +122,16 @@ void simulation_compute(const int8_t *a, const int8_t *b, int32_t *c, uint32_t r
 			uint32_t layout)
 {
 	memset(c, 0, (size_t)rows * nd * sizeof *c);
-	/* Weight by weight, so that each is fetched once; rows that hold a zero there have nothing to add. */
-	for (uint32_t k = 0; k < kd; k++)
-		for (uint32_t m = 0; m < rows; m++) {
-			int32_t x = a[(size_t)m * kd + k];
-			int32_t *row = c + (size_t)m * nd;
-			for (uint32_t n = 0; x && n < nd; n++)
-				row[n] += x * b[place(layout, kd, nd, k, n)];
+	/* Eight columns lie side by side in either layout. */
+	for (uint32_t n8 = 0; n8 < nd; n8 += 8)
+		for (uint32_t k = 0; k < kd; k++) {
+			const int8_t *weight = b + place(layout, kd, nd, k, n8);
+			uint32_t columns = nd - n8 < 8 ? nd - n8 : 8;
+			for (uint32_t m = 0; m < rows; m++) {
+				int32_t x = a[(size_t)m * kd + k];
+				for (uint32_t n = 0; x && n < columns; n++)
+					c[(size_t)m * nd + n8 + n] += x * weight[n];
+			}
 		}
 }
 

@@ -146,7 +146,7 @@ static void is_right(struct rig *rig, struct ask *a, int which)
 	struct tile t = {d->kd, d->nd, (enum layout)d->layout, weights_codes(rig->weights[which]), NULL};
 	int32_t want[ROWS * 128];
 
-	head_ref(&t, a->q, a->job.rows, d->nd, want);
+	head_ref(&t, a->q, a->job.rows, d->nd, false, want);
 	cr_expect_arr_eq(a->acc, want, sizeof(int32_t) * a->job.rows * d->nd);
 }
 
