@@ -37,6 +37,7 @@ int exit_status(int error)
 	case NPU_E_BAD_VALUE:
 	case NPU_E_MALFORMED:
 	case NPU_E_FILE_CHANGED:
+	case NPU_E_BAD_IMAGE:
 		return EX_DATAERR;
 	case NPU_E_NO_DAEMON:
 	case NPU_E_CONNECTION_LOST:
