@@ -1,6 +1,8 @@
 #include "container_impl.h"
 #include "own.h"
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -25,6 +27,7 @@ struct cursor {
 	size_t have;
 	unsigned char buffer[65536];
 	char key[KEY_MAX];
+	size_t key_size; /* of the key whose value is read; 0 outside of values */
 };
 
 static const struct {
@@ -49,16 +52,31 @@ enum value_type { VALUE_U32 = 4, VALUE_STRING = 8, VALUE_ARRAY = 9, VALUE_COUNT 
 /* A value's bytes; a string's are its length's, an array has none of its own. */
 static const unsigned char value_bytes[VALUE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};
 
+/* BAD_CONTAINER, which names the key whose value is being read. */
+__attribute__((format(printf, 3, 4))) static int cursor_refuse(const struct cursor *u, struct err *err,
+							       const char *format, ...)
+{
+	char why[200], key[80];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(why, sizeof why, format, arguments);
+	va_end(arguments);
+	if (!u->key_size)
+		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER, "%s", why);
+	return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER, "key \"%s\": %s",
+				err_printable(key, sizeof key, u->key, u->key_size), why);
+}
+
 static int cursor_want(const struct cursor *u, uint64_t size, const char *what, struct err *err)
 {
 	uint64_t left = u->c->size - u->at;
 
 	if (size <= left)
 		return 0;
-	return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER,
-				"%s at byte %" PRIu64 " takes %" PRIu64 " bytes and the file has %" PRIu64
-				" left",
-				what, u->at, size, left);
+	return cursor_refuse(
+		u, err, "%s at byte %" PRIu64 " takes %" PRIu64 " bytes and the file has %" PRIu64 " left",
+		what, u->at, size, left);
 }
 
 static int cursor_skip(struct cursor *u, uint64_t size, const char *what, struct err *err)
@@ -127,15 +145,14 @@ static int array_skip(struct cursor *u, struct err *err)
 		return code;
 	/* Nesting has no use and would be a recursion as deep as the file likes. */
 	if (type == VALUE_ARRAY || type >= VALUE_COUNT)
-		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER,
-					"an array of values of type %" PRIu32 " before byte %" PRIu64
-					" is not known",
-					type, u->at);
+		return cursor_refuse(
+			u, err, "an array of %s before byte %" PRIu64 " (type %" PRIu32 ") is not read",
+			type == VALUE_ARRAY ? "arrays" : "values of an unknown type", u->at, type);
 	if (count > (u->c->size - u->at) / value_bytes[type])
-		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER,
-					"an array of %" PRIu64 " values of at least %u bytes at byte %" PRIu64
-					" is longer than the file, %" PRIu64 " bytes",
-					count, value_bytes[type], u->at, u->c->size);
+		return cursor_refuse(u, err,
+				     "an array of %" PRIu64 " values of at least %u bytes at byte %" PRIu64
+				     " is longer than the file, %" PRIu64 " bytes",
+				     count, value_bytes[type], u->at, u->c->size);
 	if (type != VALUE_STRING)
 		return cursor_skip(u, count * value_bytes[type], "an array", err);
 	while (!code && count--)
@@ -150,9 +167,8 @@ static int value_skip(struct cursor *u, uint32_t type, struct err *err)
 	if (type == VALUE_ARRAY)
 		return array_skip(u, err);
 	if (type >= VALUE_COUNT)
-		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER,
-					"value type %" PRIu32 " before byte %" PRIu64 " is not known", type,
-					u->at);
+		return cursor_refuse(u, err, "value type %" PRIu32 " before byte %" PRIu64 " is not known",
+				     type, u->at);
 	return cursor_skip(u, value_bytes[type], "a value", err);
 }
 
@@ -256,7 +272,9 @@ static int keys_read(struct cursor *u, uint64_t count, struct container *c, uint
 		if (code)
 			return code;
 		seen[i] = XXH3_128bits(u->key, size);
+		u->key_size = size;
 		code = value_read(u, size, type, c, alignment, err);
+		u->key_size = 0;
 		if (code)
 			return code;
 	}
@@ -380,6 +398,7 @@ int gguf_read(struct container *c, struct err *err)
 	u->at = 4;
 	u->start = 0;
 	u->have = 0;
+	u->key_size = 0;
 
 	code = cursor_u32(u, &version, "the version", err);
 	if (code)

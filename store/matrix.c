@@ -124,7 +124,7 @@ int matrix_init(struct matrix *m, const struct container *c, const struct tensor
 	else if (readable(t->type) && (options->q8 != Q8_AUTO || options->is_signed || options->k))
 		return container_refuse(
 			c, t, err, NPU_E_BAD_VALUE,
-			"q8, signed and k say how Q4NX chunks are read, and this is a %s tensor",
+			"--q8, --signed and --k say how Q4NX chunks are read, and this is a %s tensor",
 			tensor_type_name(t->type));
 	else
 		code = matrix_init_plain(&made, c, t, options->transpose, err);

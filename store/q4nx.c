@@ -64,7 +64,7 @@ static int q4nx_grid(struct grid *g, const struct container *c, const struct ten
 		return container_refuse(c, t, err, NPU_E_NO_HEAD,
 					"taken for Q4NX chunks of %" PRIu64
 					" bytes, the number of columns is not known: no embedding tells it. "
-					"Say k; I8 without a scale is not read",
+					"Say --k; I8 without a scale is not read",
 					bytes);
 	uint64_t h = padded ? t->shape[1] * 256 : k ? k : e->shape[1], wide = parts(h, 256);
 	if (t->rank == 3) {
@@ -74,8 +74,8 @@ static int q4nx_grid(struct grid *g, const struct container *c, const struct ten
 		return container_refuse(c, t, err, NPU_E_NO_HEAD,
 					"taken for Q4NX, a row has %" PRIu64 " chunks of %" PRIu64
 					" bytes and %s of %" PRIu64 " columns asks for %" PRIu64
-					"; say k if the matrix has others",
-					g->columns, bytes, k ? "k" : "the embedding", h, wide);
+					"; say --k if the matrix has others",
+					g->columns, bytes, k ? "--k" : "the embedding", h, wide);
 	}
 	uint64_t chunks = t->shape[0];
 	*g = (struct grid){h, chunks / wide, wide, false};
@@ -90,7 +90,7 @@ static int q4nx_grid(struct grid *g, const struct container *c, const struct ten
 			c, t, err, NPU_E_NO_HEAD,
 			"taken for Q4NX, %" PRIu64 " chunks of %" PRIu64
 			" bytes are not the embedding's %" PRIu64 " x %" PRIu64
-			"; say k if they are another matrix's. I8 without a scale is not read",
+			"; say --k if they are another matrix's. I8 without a scale is not read",
 			chunks, bytes, e->shape[0], e->shape[1]);
 	return 0;
 }
@@ -104,11 +104,11 @@ static int q4nx_kind(enum q4nx_kind *kind, const struct container *c, const stru
 	if (options->is_signed && *kind != Q4NX_Q4_1)
 		return container_refuse(
 			c, t, err, NPU_E_BAD_VALUE,
-			"signed is about 4-bit codes with a zero point (q4_1), and this is %s",
+			"--signed is about 4-bit codes with a zero point (q4_1), and this is %s",
 			*kind == Q4NX_Q8A ? "q8" : kinds[*kind].reading);
 	if (options->q8 != Q8_AUTO && *kind != Q4NX_Q8A)
 		return container_refuse(c, t, err, NPU_E_BAD_VALUE,
-					"q8 is about chunks of %u bytes, and this is %s of %u", CHUNK_MAX,
+					"--q8 is about chunks of %u bytes, and this is %s of %u", CHUNK_MAX,
 					kinds[*kind].reading, kinds[*kind].bytes);
 	if (options->is_signed)
 		*kind = Q4NX_Q4_1_SIGNED;
@@ -191,7 +191,7 @@ static int q8_decide(enum q4nx_kind *kind, struct matrix *m, const struct contai
 		return container_refuse(
 			c, t, err, NPU_E_NO_HEAD,
 			"the order of Q8 codes cannot be told: of %u groups sampled %u reach full "
-			"scale as layout a and %u as layout b. Say q8 a or b",
+			"scale as layout a and %u as layout b. Say --q8 a or --q8 b",
 			s.groups, s.full[0], s.full[1]);
 	*kind = best ? Q4NX_Q8B : Q4NX_Q8A;
 	snprintf(m->note, sizeof m->note,
@@ -211,7 +211,7 @@ static int zeros_note(struct matrix *m, const struct container *c, const struct 
 		snprintf(m->note, sizeof m->note,
 			 "read as q4_1, but every zero point sampled is 0: if the file was made from GGUF "
 			 "Q4_0, its "
-			 "codes are signed; say signed then");
+			 "codes are signed; say --signed then");
 	return code;
 }
 
@@ -224,7 +224,7 @@ int q4nx_init(struct matrix *m, const struct container *c, const struct tensor *
 
 	if (options->transpose)
 		return container_refuse(c, t, err, NPU_E_BAD_VALUE,
-					"transpose does not go with Q4NX: its chunks are always [NV][H]");
+					"--transpose does not go with Q4NX: its chunks are always [NV][H]");
 	*m = (struct matrix){0};
 	if (t->bytes == 0)
 		return container_refuse(c, t, err, NPU_E_NO_HEAD, "there are no Q4NX chunks in it");
@@ -249,7 +249,7 @@ int q4nx_init(struct matrix *m, const struct container *c, const struct tensor *
 	if (!code && g.padded && !m->note[0])
 		snprintf(m->note, sizeof m->note,
 			 "no embedding tells the columns: all %" PRIu64
-			 " of the chunks are taken; say k if some are padding",
+			 " of the chunks are taken; say --k if some are padding",
 			 g.h);
 	if (code)
 		return code;

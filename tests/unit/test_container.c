@@ -147,6 +147,90 @@ static int read_head(int fd, const char *label, const char **step, struct err *e
 	return 0;
 }
 
+/* What the sentence must name, by how the file's name begins. */
+static const char *field_of(const char *file)
+{
+	static const struct {
+		const char *begins, *names;
+	} fields[] = {
+		{"gguf/cut-kv", "tensors"},
+		{"gguf/cut-data", "data"},
+		{"gguf/version", "version"},
+		{"gguf/nkv-less", "dimensions"}, /* a key taken for a tensor */
+		{"gguf/nkv", "keys"},
+		{"gguf/ntensors-more", "dimensions"}, /* padding taken for a tensor */
+		{"gguf/ntensors", "tensors"},
+		{"gguf/keylen", "a key"},
+		{"gguf/strlen", "key \""},
+		{"gguf/namelen", "name"},
+		{"gguf/arr-nested", "an array of arrays"},
+		{"gguf/arr-deep", "an array of arrays"},
+		{"gguf/arr", "key \""},
+		{"gguf/vtype", "value type"},
+		{"gguf/align-big", "data"},
+		{"gguf/align", "general.alignment"},
+		{"gguf/ndims", "dimensions"},
+		{"gguf/dims", "dimensions"},
+		{"gguf/dim-0", "empty"},
+		{"gguf/type", "type"},
+		{"gguf/block", "blocks of 32 (Q4_0)"},
+		{"gguf/offset", "offset"},
+		{"gguf/overlap", "offset"},
+		{"gguf/name-64", "name"},
+		{"gguf/notensors", "no tensors"},
+		{"gguf/many-empty", "lm_head.weight"},
+		{"gguf/empty", "the file is empty"},
+		{"safetensors/cut-0", "the file is empty"},
+		{"gguf-gridcore/bad-version", "version"},
+		{"gguf-gridcore/v", "no tensors"},
+		{"safetensors/other", "lm_head.weight"},
+		{"safetensors/none", "no tensors"},
+		{"safetensors/meta-only", "no tensors"},
+		{"safetensors/n0", "empty"},
+		{"safetensors/k0", "empty"},
+		{"safetensors/n-0", "header"},
+		{"safetensors/n-", "header would have"},
+		{"safetensors/json-entry", "entry"},
+		{"safetensors/json-deep", "nests deeper"},
+		{"safetensors/json", "header at byte"},
+		{"safetensors/utf8", "decode byte"},
+		{"safetensors/t-neg", "dimension 0"},
+		{"safetensors/t-float", "dimension 0"},
+		{"safetensors/t-obj", "shape"},
+		{"safetensors/t-null", "shape"},
+		{"safetensors/t-wrapb", "above 2^64"},
+		{"safetensors/t-wrap4", "shape's product"},
+		{"safetensors/t-large", "data_offsets"},
+		{"safetensors/t-offhole", "starts at byte"},
+		{"safetensors/t-off64", "too big integer"},
+		{"safetensors/t-off", "data_offsets"},
+		{"safetensors/t-rev", "data_offsets"},
+		{"safetensors/t-u64", "too big integer"},
+		{"safetensors/t-", "header at byte"},
+		{"safetensors/dtype", "dtype"},
+		{"safetensors/no-shape", "shape"},
+		{"safetensors/no-data", "data_offsets"},
+		{"safetensors/dup", "duplicate"},
+		{"safetensors/short", "data_offsets"},
+		{"safetensors/meta-arr", "__metadata__"},
+		{"safetensors/f4", "F4"},
+		{"safetensors/i32", "I32"},
+		{"safetensors/d3", "dimensions"},
+		{"q4nx/chunk", "I8 without a scale"},
+		{"q4nx/noK", "--k"},
+		{"q4nx/grid", "768 columns"},
+		{"q4nx/zero", "no Q4NX chunks"},
+		{"q4nx/d1", "shape"},
+		{"q4nx/d4", "[1, 1, 2, 5120]"},
+		{"q4nx/size", "data_offsets"},
+	};
+
+	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+		if (strncmp(file, fields[i].begins, strlen(fields[i].begins)) == 0)
+			return fields[i].names;
+	return "byte";
+}
+
 static void check_verdict(const char *file, const char *verdict)
 {
 	char path[1024];
@@ -161,6 +245,11 @@ static void check_verdict(const char *file, const char *verdict)
 	bool opened = strcmp(step, "open") != 0;
 	if (code)
 		cr_expect(err.text[0] && err.code == code, "%s: an error without a sentence", file);
+	if (code && strncmp(file, "bad/", 4) == 0) {
+		const char *said = strstr(err.text, ": ");
+		cr_expect(said && strstr(said, field_of(file + 4)), "%s: \"%s\" does not name \"%s\"", file,
+			  err.text, field_of(file + 4));
+	}
 	for (const char *p = err.text; *p; p++)
 		cr_expect((unsigned char)*p >= 0x20 && *p != 0x7f, "%s: a control byte in the sentence",
 			  file);
@@ -222,6 +311,13 @@ Test(container, gridcores_hostile_files_are_refused)
 {
 	static const char *const sound[] = {"v3-empty.bin", "valid-small.gguf", NULL};
 	check_directory("bad/gguf-gridcore", sound, "reject", "nohead");
+}
+
+Test(container, real_llama2c_and_q4nx_files_are_sound)
+{
+	static const char *const none[] = {NULL};
+	check_directory("llama2c", none, "accept", "");
+	check_directory("q4nx", none, "accept", "");
 }
 
 Test(container, real_gguf_files_are_sound)
