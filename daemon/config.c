@@ -208,6 +208,56 @@ int config_read(struct config *c, const char *path, struct err *err)
 	return 0;
 }
 
+static int override(char *to, size_t room, const char *option, const char *value, struct err *err)
+{
+	if (!value)
+		return 0;
+	if (strlen(value) >= room)
+		return err_set(err, NPU_E_BAD_VALUE, "--%s: longer than %zu bytes", option, room - 1);
+	memcpy(to, value, strlen(value) + 1);
+	return 0;
+}
+
+int config_load(struct config *c, const struct config_source *from, struct err *err)
+{
+	config_defaults(c);
+	int r = from->file && *from->file ? config_read(c, from->file, err) : 0;
+	if (r == 0)
+		r = override(c->socket, sizeof c->socket, "socket", from->socket, err);
+	if (r == 0)
+		r = override(c->cache_dir, sizeof c->cache_dir, "cache-dir", from->cache_dir, err);
+	if (r == 0)
+		r = override(c->state_dir, sizeof c->state_dir, "state-dir", from->state_dir, err);
+	return r;
+}
+
+/* What nothing was built upon when the daemon started. */
+static bool can_change(const struct key *k)
+{
+	return strcmp(k->section, "limits") == 0 || strcmp(k->section, "resident") == 0 ||
+	       strcmp(k->section, "ticket") == 0 || strcmp(k->name, "group") == 0 ||
+	       strcmp(k->name, "admin_group") == 0;
+}
+
+void config_adopt(struct config *running, const struct config *fresh, char *kept, size_t room)
+{
+	size_t used = 0;
+	kept[0] = '\0';
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		const struct key *k = &keys[i];
+		char *to = (char *)running + k->offset;
+		const char *from = (const char *)fresh + k->offset;
+		bool same = k->kind == TEXT ? strcmp(to, from) == 0 : memcmp(to, from, sizeof(uint64_t)) == 0;
+		if (same)
+			continue;
+		if (can_change(k))
+			memcpy(to, from, k->kind == TEXT ? k->room : sizeof(uint64_t));
+		else if (used < room)
+			used += (size_t)snprintf(kept + used, room - used, "%s[%s] %s", used ? ", " : "",
+						 k->section, k->name);
+	}
+}
+
 /* mkdir -p; what is there must be a directory of ours (or root's) that nobody else can write. */
 static int make_directory(const char *path, struct err *err)
 {

@@ -35,6 +35,21 @@ void config_defaults(struct config *c);
 /* Reads `path` over what is in `c`. BAD_CONFIG with file, line and the nearest known key. */
 int config_read(struct config *c, const char *path, struct err *err);
 
+/* Where the configuration comes from: the texts of the command line, or NULL, which outlive the daemon. */
+struct config_source {
+	const char *file, *socket, *cache_dir, *state_dir;
+};
+
+/* The defaults, the file over them, the command line over that. BAD_CONFIG; BAD_VALUE where the command line
+ * is wrong. */
+int config_load(struct config *c, const struct config_source *from, struct err *err);
+
+/*
+ * Takes over from `fresh` what can change while the daemon runs. `kept` gets the names of the keys that
+ * differ and need a restart ("" where there is none), cut at `room`.
+ */
+void config_adopt(struct config *running, const struct config *fresh, char *kept, size_t room);
+
 /* Makes the directories (0700 where they are new) and refuses those that others may write. */
 int config_places(const struct config *c, struct err *err);
 

@@ -195,6 +195,16 @@ static void on_wake(uv_async_t *wake)
 	}
 }
 
+void listener_limit(struct listener *l, unsigned connections_max, unsigned user_max, unsigned in_flight_max)
+{
+	uv_mutex_lock(&l->lock);
+	l->connections_max = connections_max;
+	l->user_max = user_max + REFUSED_IN_WORDS;
+	uv_mutex_unlock(&l->lock);
+	/* As many again for answers under way, and the spare one. */
+	l->slots_max = 2 * in_flight_max + 1;
+}
+
 bool listener_is_found(const struct listener *l)
 {
 	struct stat st;
@@ -243,15 +253,12 @@ int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigne
 	memcpy(l->path, path, strlen(path) + 1);
 	link_init(&l->events);
 	link_init(&l->slots);
-	l->connections_max = connections_max;
-	l->user_max = user_max + REFUSED_IN_WORDS;
-	/* As many again for answers under way, and the spare one. */
-	l->slots_max = 2 * in_flight_max + 1;
 	l->calls = *calls;
 	l->arg = arg;
 	l->wake.data = l;
 	if (uv_mutex_init(&l->lock) || uv_async_init(loop, &l->wake, on_wake))
 		return err_set(err, NPU_E_NO_MEMORY, "the listener's queue cannot be made");
+	listener_limit(l, connections_max, user_max, in_flight_max);
 	int r = nng_rep0_open(&l->socket);
 	if (r)
 		return err_set(err, NPU_E_IO, "%s: cannot listen: %s", path, nng_strerror(r));

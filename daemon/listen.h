@@ -52,8 +52,8 @@ struct listener {
 	struct quota connected; /* connections by user, those that did not say hello too; under lock */
 	struct link slots;
 	unsigned slots_open, slots_max, receiving;
-	unsigned connections; /* under lock */
-	unsigned connections_max, user_max;
+	unsigned connections;		    /* under lock */
+	unsigned connections_max, user_max; /* under lock */
 	struct listen_calls calls;
 	void *arg;
 	bool stopping;
@@ -67,6 +67,8 @@ struct listener {
 int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigned connections_max,
 		  unsigned user_max, unsigned in_flight_max, const struct listen_calls *calls, void *arg,
 		  struct err *err);
+/* Other limits from now on; who is there stays. */
+void listener_limit(struct listener *l, unsigned connections_max, unsigned user_max, unsigned in_flight_max);
 /* Whether the socket's file is still there and ours. */
 bool listener_is_found(const struct listener *l);
 /*

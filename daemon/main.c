@@ -26,19 +26,10 @@ static const char help[] =
 static int fail(const struct err *err)
 {
 	fprintf(stderr, "npud: %s\n", err->text);
-	return err->code == NPU_E_BAD_CONFIG || err->code == NPU_E_NOT_ALLOWED ? 78
-	       : err->code == NPU_E_IN_USE				       ? 75
-									       : 70;
-}
-
-static int text_option(char *to, size_t room, const char *name, const char *value)
-{
-	if (strlen(value) < room) {
-		memcpy(to, value, strlen(value) + 1);
-		return 0;
-	}
-	fprintf(stderr, "npud: --%s: longer than %zu bytes\n", name, room - 1);
-	return 64;
+	return err->code == NPU_E_BAD_VALUE					 ? 64
+	       : err->code == NPU_E_BAD_CONFIG || err->code == NPU_E_NOT_ALLOWED ? 78
+	       : err->code == NPU_E_IN_USE					 ? 75
+										 : 70;
 }
 
 int main(int argc, char **argv)
@@ -57,26 +48,26 @@ int main(int argc, char **argv)
 	};
 	static struct server server; /* large, one a process, and its address is kept by callbacks */
 	static struct config config;
-	const char *file = getenv("NPUD_CONFIG"), *socket = NULL, *cache = NULL, *state = NULL;
+	struct config_source source = {.file = getenv("NPUD_CONFIG")};
 	bool check = false;
 	struct err err;
-	int option, r = 0;
+	int option;
 
 	while ((option = getopt_long(argc, argv, "c:fs:hV", options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
-			file = optarg;
+			source.file = optarg;
 			break;
 		case 'f':
 			break;
 		case 's':
-			socket = optarg;
+			source.socket = optarg;
 			break;
 		case CACHE_DIR:
-			cache = optarg;
+			source.cache_dir = optarg;
 			break;
 		case STATE_DIR:
-			state = optarg;
+			source.state_dir = optarg;
 			break;
 		case CHECK_CONFIG:
 			check = true;
@@ -96,21 +87,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "npud: %s: npud takes no arguments; try --help\n", argv[optind]);
 		return 64;
 	}
-	config_defaults(&config);
-	if (file && *file && config_read(&config, file, &err))
+	if (config_load(&config, &source, &err))
 		return fail(&err);
-	/* What is said on the command line wins over the file. */
-	if (socket)
-		r = text_option(config.socket, sizeof config.socket, "socket", socket);
-	if (r == 0 && cache)
-		r = text_option(config.cache_dir, sizeof config.cache_dir, "cache-dir", cache);
-	if (r == 0 && state)
-		r = text_option(config.state_dir, sizeof config.state_dir, "state-dir", state);
-	if (r)
-		return r;
 	if (check) {
-		printf("%s: good; socket %s, cache %s, state %s\n", file && *file ? file : "defaults",
-		       config.socket, config.cache_dir, config.state_dir);
+		printf("%s: good; socket %s, cache %s, state %s\n",
+		       source.file && *source.file ? source.file : "defaults", config.socket,
+		       config.cache_dir, config.state_dir);
 		return 0;
 	}
 	signal(SIGPIPE, SIG_IGN);
@@ -124,7 +106,7 @@ int main(int argc, char **argv)
 	/* Answers of hundreds of kilobytes: kept in the heap, not mapped and unmapped each time. */
 	mallopt(M_MMAP_THRESHOLD, 64 << 20);
 	mallopt(M_TRIM_THRESHOLD, 256 << 20);
-	if (server_init(&server, &config, &err))
+	if (server_init(&server, &config, &source, &err))
 		return fail(&err);
 	server_run(&server);
 	log_line("npud", 0, "stopped");

@@ -146,3 +146,9 @@ int on_kick(struct request *r, const struct req_kick *q, struct rep_kick *a, str
 	session_end(s);
 	return 0;
 }
+
+int on_reload(struct request *r, const struct req_reload *q, struct rep_reload *a, struct err *err)
+{
+	(void)q, (void)a;
+	return server_reload(r->server, err);
+}

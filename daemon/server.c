@@ -104,7 +104,35 @@ static void on_signal(uv_signal_t *signal, int number)
 	server_wants_sweep(s, 0);
 }
 
-int server_init(struct server *s, const struct config *config, struct err *err)
+int server_reload(struct server *s, struct err *err)
+{
+	struct config fresh;
+	char kept[128];
+	int r = config_load(&fresh, &s->source, err);
+	if (r == 0)
+		r = admins_load(&s->admins, fresh.admin_group, err);
+	if (r)
+		return r;
+	config_adopt(&s->config, &fresh, kept, sizeof kept);
+	listener_limit(&s->listener, (unsigned)s->config.connections, (unsigned)s->config.user_connections,
+		       (unsigned)s->config.in_flight_all);
+	place_give_to_group(s);
+	events_tell(s, NULL, EVENT_RELOAD, 0, "the configuration was read again%s%s",
+		    kept[0] ? "; what changes at a restart only: " : "", kept);
+	return 0;
+}
+
+static void on_hangup(uv_signal_t *signal, int number)
+{
+	struct server *s = signal->data;
+	struct err err;
+	(void)number;
+	if (server_reload(s, &err))
+		events_tell(s, NULL, EVENT_RELOAD, 0, "everything stays as it was: %s", err.text);
+}
+
+int server_init(struct server *s, const struct config *config, const struct config_source *source,
+		struct err *err)
 {
 	static const struct listen_calls calls = {on_born, on_dead, on_arrived};
 	const char *force = getenv("NPU_KERNELS");
@@ -112,6 +140,8 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 
 	memset(s, 0, sizeof *s);
 	s->config = *config;
+	if (source)
+		s->source = *source;
 	s->place.lock_fd = -1;
 	s->started_ms = server_now();
 	s->sweep_at_ms = UINT64_MAX;
@@ -138,7 +168,8 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 	uv_timer_init(&s->loop, &s->sweep);
 	uv_signal_init(&s->loop, &s->term);
 	uv_signal_init(&s->loop, &s->interrupt);
-	s->sweep.data = s->term.data = s->interrupt.data = s;
+	uv_signal_init(&s->loop, &s->hangup);
+	s->sweep.data = s->term.data = s->interrupt.data = s->hangup.data = s;
 	s->threads = pool_processors() < config->threads ? pool_processors() : (unsigned)config->threads;
 	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, (uint32_t)s->config.batch,
 			  request_ran, s))
@@ -156,6 +187,7 @@ int server_init(struct server *s, const struct config *config, struct err *err)
 	place_watch(s);
 	uv_signal_start(&s->term, on_signal, SIGTERM);
 	uv_signal_start(&s->interrupt, on_signal, SIGINT);
+	uv_signal_start(&s->hangup, on_hangup, SIGHUP);
 	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s%s, %u threads", NPUD_VERSION,
 		 config->socket, config->device, s->kernels.pack_variant, s->kernels.head_variant,
 		 s->kernels.prefetch ? " with prefetch" : "", s->threads);
@@ -182,6 +214,7 @@ void server_fini(struct server *s)
 	uv_close((uv_handle_t *)&s->sweep, NULL);
 	uv_close((uv_handle_t *)&s->term, NULL);
 	uv_close((uv_handle_t *)&s->interrupt, NULL);
+	uv_close((uv_handle_t *)&s->hangup, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT); /* loads that were asked to stop, handles that close */
 	uv_loop_close(&s->loop);
 	uv_mutex_destroy(&s->listener.lock);

@@ -22,6 +22,7 @@ struct descriptors;
 struct server {
 	uv_loop_t loop;
 	struct config config;
+	struct config_source source; /* to read it again */
 	struct admins admins;
 	struct kernels kernels;
 	unsigned threads; /* of a pass, and of a load */
@@ -31,7 +32,7 @@ struct server {
 	struct descriptors *descriptors;
 	uv_timer_t sweep;     /* deadlines of waiting requests and of side-socket peers */
 	uint64_t sweep_at_ms; /* when it is due */
-	uv_signal_t term, interrupt;
+	uv_signal_t term, interrupt, hangup;
 	struct link sessions;
 	struct link heads;
 	struct replies replies;
@@ -53,8 +54,15 @@ uint64_t server_now(void);
 /* Something has a deadline: all of them are looked at then. */
 void server_wants_sweep(struct server *s, uint64_t at_ms);
 
-/* Takes the lock, listens; `config` is copied. IN_USE with the other's pid, IO, BAD_CONFIG. */
-int server_init(struct server *s, const struct config *config, struct err *err);
+/*
+ * Takes the lock, listens; `config`, and `source` it came from (NULL: nothing to read again), are copied.
+ * IN_USE with the other's pid, IO, BAD_CONFIG.
+ */
+int server_init(struct server *s, const struct config *config, const struct config_source *source,
+		struct err *err);
+/* Reads the configuration again (SIGHUP, reload) and tells the journal. BAD_CONFIG: everything stays as it
+ * was. */
+int server_reload(struct server *s, struct err *err);
 /* Runs until SIGTERM or SIGINT; running work ends first, waiting requests are answered SHUTDOWN. */
 void server_run(struct server *s);
 void server_fini(struct server *s);

@@ -196,3 +196,29 @@ Test(config, a_file_that_is_not_there_is_a_configuration_error)
 	cr_expect_eq(config_read(&c, "/tmp/npud-no-such/file.conf", &err), NPU_E_BAD_CONFIG);
 	cr_expect(strstr(err.text, "/tmp/npud-no-such/file.conf"), "%s", err.text);
 }
+
+Test(config, what_can_change_is_taken_over_and_the_rest_is_named)
+{
+	struct config running, fresh;
+	char kept[128];
+
+	config_defaults(&running);
+	config_defaults(&fresh);
+	config_adopt(&running, &fresh, kept, sizeof kept);
+	cr_expect_str_eq(kept, "");
+	fresh.handles = 3;
+	fresh.resident_bytes = 1 << 20;
+	strcpy(fresh.group, "users");
+	strcpy(fresh.socket, "/else/where");
+	fresh.threads = running.threads + 1;
+	config_adopt(&running, &fresh, kept, sizeof kept);
+	cr_expect_eq(running.handles, 3);
+	cr_expect_eq(running.resident_bytes, 1 << 20);
+	cr_expect_str_eq(running.group, "users");
+	cr_expect_str_neq(running.socket, "/else/where");
+	cr_expect_neq(running.threads, fresh.threads);
+	cr_expect_str_eq(kept, "[daemon] socket, [head] threads");
+	char cut[16];
+	config_adopt(&running, &fresh, cut, sizeof cut);
+	cr_expect_str_eq(cut, "[daemon] socket");
+}
