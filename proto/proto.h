@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define PROTO_MAJOR 1u
-#define PROTO_MINOR 0u
+#define PROTO_MINOR 1u
 #define PROTO_REQUEST_MAX (16u << 20) /* bytes */
 #define PROTO_REPLY_MAX (64u << 20)
 #define PROTO_ROWS_MAX 256u

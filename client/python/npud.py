@@ -25,13 +25,15 @@ import time
 
 __all__ = ["Client", "Error", "Head", "Pending", "Stream", "pack", "unpack"]
 
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 VERSION = "0.1.0"
 CONNECT_SECONDS = 5.0  # for a daemon that restarts to be back
 SIDE_SECONDS = 5.0
 WAIT_MS = 20000  # one head.wait
 DEPTH_MAX = 32
 SLACK = 4096  # bytes of a message beside its bulk
+START = "start one with: npud --foreground"
+STOPPED = "the daemon may be stopped or not be npud"
 
 # What may be asked again after a loss: it does no harm twice, or the daemon knows it again by `req`.
 REPEATABLE = {"ping", "status", "clients", "head.list", "events.list", "kick"}
@@ -71,60 +73,46 @@ class Error(Exception):
 # MessagePack, as much as the protocol has: nil, bool, integers, floats, str, bin, arrays, maps.
 
 
-def _sized(size, fix, fix_most, forms):
-    """The head of something with a size: in one byte up to fix_most, else in the shortest of the forms."""
-    if size <= fix_most:
-        return bytes([fix | size])
-    for tag, form, most in forms:
-        if size <= most:
-            return bytes([tag]) + struct.pack(form, size)
-    raise Error("TOO_LARGE", f"{size} bytes or values are more than a message can say")
+# What says its size: the first tag, and the forms of the size that go with this and the following tags.
+_BIN, _STR, _ARRAY, _MAP, _UINT = (0xC4, "BHI"), (0xD9, "BHI"), (0xDC, "HI"), (0xDE, "HI"), (0xCC, "BHIQ")
+_SIZED = {kind[0] + i: (kind, form) for kind in (_BIN, _STR, _ARRAY, _MAP) for i, form in enumerate(kind[1])}
+_SCALARS = dict(zip(range(0xCA, 0xD4), "fdBHIQbhiq"))
+
+
+def _head(size, kind, short=0, room=0):
+    """Tag and size (or value) in as few bytes as it takes; below `room` it is part of the tag `short`."""
+    if size < room:
+        return bytes([short | size])
+    tag, forms = kind
+    for i, form in enumerate(forms):
+        if size < 1 << 8 * struct.calcsize(form):
+            return struct.pack(">B" + form, tag + i, size)
+    raise Error("BAD_VALUE", f"{size} is more than a message can say")
 
 
 def _pack(value, parts):
-    if value is None:
-        parts.append(b"\xc0")
-    elif isinstance(value, bool):
-        parts.append(b"\xc3" if value else b"\xc2")
+    if value is None or isinstance(value, bool):
+        parts.append({None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value])
+    elif isinstance(value, int) and value >= 0:
+        parts.append(_head(value, _UINT, 0, 128))
     elif isinstance(value, int):
-        if value < -(1 << 63) or value >= 1 << 64:
-            raise Error("BAD_VALUE", f"{value}: integers have 64 bits")
-        if value >= 0:
-            parts.append(
-                _sized(
-                    value,
-                    0,
-                    127,
-                    (
-                        (0xCC, ">B", 0xFF),
-                        (0xCD, ">H", 0xFFFF),
-                        (0xCE, ">I", 0xFFFFFFFF),
-                        (0xCF, ">Q", (1 << 64) - 1),
-                    ),
-                )
-            )
-        else:
-            parts.append(b"\xd3" + struct.pack(">q", value))
+        if value < -(1 << 63):
+            raise Error("BAD_VALUE", f"{value} is less than a message can say")
+        parts.append(struct.pack(">Bq", 0xD3, value))
     elif isinstance(value, float):
-        parts.append(b"\xcb" + struct.pack(">d", value))
+        parts.append(struct.pack(">Bd", 0xCB, value))
     elif isinstance(value, str):
         text = value.encode()
-        parts.append(
-            _sized(len(text), 0xA0, 31, ((0xD9, ">B", 0xFF), (0xDA, ">H", 0xFFFF), (0xDB, ">I", 0xFFFFFFFF)))
-        )
-        parts.append(text)
+        parts += (_head(len(text), _STR, 0xA0, 32), text)
     elif isinstance(value, (bytes, bytearray, memoryview)):
         view = memoryview(value).cast("B")
-        parts.append(
-            _sized(len(view), 0, -1, ((0xC4, ">B", 0xFF), (0xC5, ">H", 0xFFFF), (0xC6, ">I", 0xFFFFFFFF)))
-        )
-        parts.append(view)
+        parts += (_head(len(view), _BIN), view)
     elif isinstance(value, (list, tuple)):
-        parts.append(_sized(len(value), 0x90, 15, ((0xDC, ">H", 0xFFFF), (0xDD, ">I", 0xFFFFFFFF))))
+        parts.append(_head(len(value), _ARRAY, 0x90, 16))
         for one in value:
             _pack(one, parts)
     elif isinstance(value, dict):
-        parts.append(_sized(len(value), 0x80, 15, ((0xDE, ">H", 0xFFFF), (0xDF, ">I", 0xFFFFFFFF))))
+        parts.append(_head(len(value), _MAP, 0x80, 16))
         for key, one in value.items():
             _pack(key, parts)
             _pack(one, parts)
@@ -137,32 +125,6 @@ def pack(value):
     parts = []
     _pack(value, parts)
     return b"".join(parts)
-
-
-_SCALARS = {
-    0xCA: ">f",
-    0xCB: ">d",
-    0xCC: ">B",
-    0xCD: ">H",
-    0xCE: ">I",
-    0xCF: ">Q",
-    0xD0: ">b",
-    0xD1: ">h",
-    0xD2: ">i",
-    0xD3: ">q",
-}
-_COUNTED = {
-    0xC4: (">B", "bin"),
-    0xC5: (">H", "bin"),
-    0xC6: (">I", "bin"),
-    0xD9: (">B", "str"),
-    0xDA: (">H", "str"),
-    0xDB: (">I", "str"),
-    0xDC: (">H", "array"),
-    0xDD: (">I", "array"),
-    0xDE: (">H", "map"),
-    0xDF: (">I", "map"),
-}
 
 
 def _take(view, at, size):
@@ -182,27 +144,24 @@ def _unpack(view, at, depth):
     if tag in (0xC0, 0xC2, 0xC3):
         return {0xC0: None, 0xC2: False, 0xC3: True}[tag], at
     if tag in _SCALARS:
-        form = _SCALARS[tag]
+        form = ">" + _SCALARS[tag]
         raw, at = _take(view, at, struct.calcsize(form))
         return struct.unpack(form, raw)[0], at
-    if tag < 0x90:
-        kind, size = "map", tag & 15
-    elif tag < 0xA0:
-        kind, size = "array", tag & 15
-    elif tag < 0xC0:
-        kind, size = "str", tag & 31
-    elif tag in _COUNTED:
-        form, kind = _COUNTED[tag]
+    if tag < 0xC0:
+        kind, bits = (_MAP, 15) if tag < 0x90 else (_ARRAY, 15) if tag < 0xA0 else (_STR, 31)
+        size = tag & bits
+    elif tag in _SIZED:
+        kind, form = _SIZED[tag]
         raw, at = _take(view, at, struct.calcsize(form))
-        (size,) = struct.unpack(form, raw)
+        size = int.from_bytes(raw, "big")
     else:
         raise ValueError(f"a value of type {tag:#x}")
-    if kind in ("bin", "str"):
+    if kind in (_BIN, _STR):
         raw, at = _take(view, at, size)
-        return (bytes(raw) if kind == "bin" else str(raw, "utf-8")), at
+        return (bytes(raw) if kind == _BIN else str(raw, "utf-8")), at
     if size > len(view) - at:  # each value takes a byte: a false claim is not worked off
         raise ValueError("cut short")
-    if kind == "array":
+    if kind == _ARRAY:
         items = []
         for _ in range(size):
             item, at = _unpack(view, at, depth - 1)
@@ -367,38 +326,26 @@ class Client:
                 if error.name not in ("NO_DAEMON", "TIMED_OUT", "CONNECTION_LOST"):
                     raise
                 looked.append(place)
-        raise Error(
-            "NO_DAEMON",
-            f"no daemon answers: looked at {', '.join(looked)}; start one with: npud --foreground",
-        )
+        raise Error("NO_DAEMON", f"no daemon answers: looked at {', '.join(looked)}; {START}")
 
     def _connect(self, deadline):
         try:
             self._stream = Stream(self.path, deadline)
         except PermissionError:
-            raise Error(
-                "NOT_ALLOWED",
-                f"{self.path}: not allowed to connect; become a member of the group {_group(self.path)}",
-            ) from None
+            advice = f"become a member of the group {_group(self.path)}"
+            raise Error("NOT_ALLOWED", f"{self.path}: not allowed to connect; {advice}") from None
         except TimeoutError:
-            raise Error(
-                "TIMED_OUT", f"no answer from {self.path}; the daemon may be stopped or not be npud"
-            ) from None
+            raise Error("TIMED_OUT", f"no answer from {self.path}; {STOPPED}") from None
         except (OSError, EOFError, ValueError) as error:
-            raise Error(
-                "NO_DAEMON",
-                f"no daemon answers: looked at {self.path} ({error}); start one with: npud --foreground",
-            ) from None
-        hello = self._send(
-            "hello", {"name": self.name[:64], "version": VERSION, "minor": MINOR, "nonce": self._nonce}
-        )
+            raise Error("NO_DAEMON", f"no daemon answers: looked at {self.path} ({error}); {START}") from None
+        name = self.name.encode()[:64].decode(errors="ignore")
+        fields = {"name": name, "version": VERSION, "minor": MINOR, "nonce": self._nonce}
+        hello = self._send("hello", fields)
         told = self._await(hello, max(deadline - time.monotonic(), 0.1))
         if told.get("major") != MAJOR:
             self._lose("another major")
-            raise Error(
-                "VERSION",
-                f"{self.path}: protocol {told.get('major')} is spoken there, {MAJOR} here; update the older",
-            )
+            spoken = f"protocol {told.get('major')} is spoken there, {MAJOR} here"
+            raise Error("VERSION", f"{self.path}: {spoken}; update the older")
         self.hello = told
 
     def _lose(self, why):
@@ -448,11 +395,9 @@ class Client:
         body = pack([MAJOR, op, req, {key: value for key, value in fields.items() if value is not None}])
         most = self.hello.get("max_request", 16 << 20)
         if len(body) > most:
-            raise Error(
-                "TOO_LARGE",
-                f"{op}: the request takes {len(body)} bytes; the daemon allows {most}",
-                detail={"needed": len(body), "limit": most},
-            )
+            detail = {"needed": len(body), "limit": most}
+            message = f"{op}: the request takes {len(body)} bytes; the daemon allows {most}"
+            raise Error("TOO_LARGE", message, detail=detail)
         self._ident = (self._ident + 1) & 0x7FFFFFFF
         pending = self._pending[self._ident] = Pending(self, op, req, self._ident)
         try:
@@ -480,9 +425,7 @@ class Client:
             except TimeoutError:
                 if pending._op == "hello":
                     self._lose("no answer")
-                    raise Error(
-                        "TIMED_OUT", f"no answer from {self.path}; the daemon may be stopped or not be npud"
-                    ) from None
+                    raise Error("TIMED_OUT", f"no answer from {self.path}; {STOPPED}") from None
                 raise
             except (OSError, EOFError, ValueError) as error:
                 self._lose(f"the connection was lost ({error}); is the daemon still running?")
@@ -533,14 +476,8 @@ class Client:
         """
         fd = file if isinstance(file, int) else file.fileno()
         self._req += 1
-        packet = pack(
-            [
-                MAJOR,
-                "file.pass",
-                self._req,
-                {"token": self.hello["token"], "name": name or f"descriptor {fd}", **fields},
-            ]
-        )
+        fields = {"token": self.hello["token"], "name": name or f"descriptor {fd}", **fields}
+        packet = pack([MAJOR, "file.pass", self._req, fields])
         path = self.path + ".fd"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as side:
             side.settimeout(SIDE_SECONDS)
@@ -551,10 +488,10 @@ class Client:
             except TimeoutError:
                 raise Error("TIMED_OUT", f"{path}: no answer within {SIDE_SECONDS:g} s") from None
             except OSError as error:
-                name = (
-                    "IO" if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM) else "CONNECTION_LOST"
-                )
-                raise Error(name, f"{path}: {error}; is the daemon still running?") from None
+                ours = error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+                raise Error(
+                    "IO" if ours else "CONNECTION_LOST", f"{path}: {error}; is the daemon still running?"
+                ) from None
         if not body:
             raise Error("CONNECTION_LOST", f"{path}: the daemon hung up on a passed file")
         answer, failure = _read_answer(memoryview(body), self._req, "file.pass")
@@ -562,27 +499,24 @@ class Client:
             raise failure
         return answer["file"]
 
-    def open(self, path, progress=None, **options):
+    def open(self, model, progress=None, **options):
         """Opens a model's head and waits until it is resident: a Head.
 
+        model: its file, or a list of all its files, the weights first (shards in order, config.json).
         options: the fields of head.open (tensor, transpose, tile, layout ...).
         progress: called with (tiles done, tiles) while it loads; what it raises ends the opening.
         """
         self.call("ping")  # after a loss this gets the new session's token
-        # A named pipe would hold us until somebody writes.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        session, file, head = self.hello["session"], None, None
         try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Error("BAD_VALUE", f"{path}: is not a regular file; name the model file")
-            file = self.pass_file(fd, os.path.basename(os.fspath(path)))
-        finally:
-            os.close(fd)
-        session, head = self.hello["session"], None
-        try:
+            for path in model if isinstance(model, (list, tuple)) else [model]:
+                passed = self._pass_path(path, file)
+                file = file or passed
             head = self.call("head.open", file=file, **options)["head"]
+            wait_ms = 200 if progress else WAIT_MS
             while True:
-                info = self.start("head.wait", head=head, wait_ms=200 if progress else WAIT_MS).result(
-                    self.timeout + WAIT_MS / 1e3
+                info = self.start("head.wait", head=head, wait_ms=wait_ms).result(
+                    self.timeout + wait_ms / 1e3
                 )
                 if info["ready"]:
                     break
@@ -594,6 +528,16 @@ class Client:
         finally:
             self._give_back(session, "file.close", file=file)
         return Head(self, session, head, info)
+
+    def _pass_path(self, path, of):
+        # Without O_NONBLOCK a named pipe would hold us until somebody writes.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise Error("BAD_VALUE", f"{path}: is not a regular file; name the model file")
+            return self.pass_file(fd, os.path.basename(os.fspath(path)), of=of or 0)
+        finally:
+            os.close(fd)
 
     def _give_back(self, session, op, **handle):
         if None in handle.values() or self._stream is None or self.hello["session"] != session:
@@ -637,14 +581,10 @@ class Head:
         for at in range(0, len(x), fit * row):
             part = memoryview(x)[at : at + fit * row]
             # Handles mean nothing, or another head, in any other session.
-            if (
-                self.handle is None
-                or self.client._stream is None
-                or self.client.hello["session"] != self._session
-            ):
-                raise Error(
-                    "CONNECTION_LOST", "the head was closed, or the daemon restarted; open the head again"
-                )
+            lost = self.client._stream is None or self.client.hello["session"] != self._session
+            if self.handle is None or lost:
+                why = "the daemon restarted" if lost else "the head was closed"
+                raise Error("CONNECTION_LOST", f"{why}; open the head again")
             yield self.client.call("head.run", head=self.handle, rows=len(part) // row, x=part, **fields)
 
     def logits(self, x):
@@ -677,13 +617,8 @@ def _read_answer(body, req, op):
         answer = unpack(body)
     except ValueError as error:
         return None, Error("MALFORMED", f"{op}: the answer is no MessagePack: {error}")
-    if (
-        not isinstance(answer, list)
-        or len(answer) < 3
-        or answer[0] != req
-        or not isinstance(answer[1], int)
-        or not isinstance(answer[2], dict)
-    ):
+    whole = isinstance(answer, list) and len(answer) >= 3 and answer[0] == req
+    if not whole or not isinstance(answer[1], int) or not isinstance(answer[2], dict):
         return None, Error("MALFORMED", f"{op}: the answer is not [{req}, code, {{field: value}}]")
     code, fields = answer[1:3]
     if code == 0:
