@@ -1,5 +1,6 @@
 #include "hash.h"
 #include "own.h"
+#include "xxh3.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,13 +9,8 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-/* Debian builds the library for the oldest CPU; this one picks AVX2 or AVX-512 when it runs. */
-#ifdef __x86_64__
-#include <xxh_x86dispatch.h>
-#else
-#include <xxhash.h>
-#endif
 
+static_assert(HASH_SECRET_SIZE <= 256, "getrandom gives no more at once");
 static_assert(HASH_SECRET_SIZE >= XXH3_SECRET_SIZE_MIN, "XXH3 refuses a shorter secret");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trailer is little-endian");
 
@@ -113,17 +109,25 @@ static int secret_read(struct hash_secret *out, const char *path, int *absent, s
 	return 0;
 }
 
+int hash_secret_make(struct hash_secret *out, struct err *err)
+{
+	/* Up to 256 bytes come whole or not at all. */
+	while (getrandom(out->bytes, sizeof out->bytes, 0) != sizeof out->bytes)
+		if (errno != EINTR)
+			return err_sys(err, errno, "making the secret of content hashes");
+	return 0;
+}
+
 static int secret_fill(int fd)
 {
-	unsigned char bytes[HASH_SECRET_SIZE];
+	struct hash_secret secret;
+	struct err ignored;
 	size_t have = 0;
 
-	/* Up to 256 bytes come whole or not at all. */
-	while (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-		if (errno != EINTR)
-			return -1;
-	while (have < sizeof bytes) {
-		ssize_t put = write(fd, bytes + have, sizeof bytes - have);
+	if (hash_secret_make(&secret, &ignored))
+		return -1;
+	while (have < sizeof secret.bytes) {
+		ssize_t put = write(fd, secret.bytes + have, sizeof secret.bytes - have);
 		if (put < 0 && errno != EINTR)
 			return -1;
 		have += put > 0 ? (size_t)put : 0;

@@ -18,6 +18,9 @@ struct hash_secret {
  * there. IO where it can be neither read nor made or has another size. */
 int hash_secret_load(struct hash_secret *out, const char *path, struct err *err);
 
+/* A new one, from the system's random source. */
+int hash_secret_make(struct hash_secret *out, struct err *err);
+
 struct hasher;
 /* The secret must outlive the hasher. */
 int hasher_new(struct hasher **out, const struct hash_secret *secret);
