@@ -9,7 +9,7 @@
 
 static const struct key {
 	const char *section, *name;
-	enum { TEXT, COUNT } kind;
+	enum { TEXT, COUNT, SPAN } kind; /* SPAN: seconds, -1 is for ever */
 	size_t offset, room;
 	uint64_t least, most;
 } keys[] = {
@@ -21,6 +21,10 @@ static const struct key {
 	{                                                               \
 		s, n, COUNT, offsetof(struct config, m), 0, least, most \
 	}
+#define SPAN_KEY(s, n, m, most)                                    \
+	{                                                          \
+		s, n, SPAN, offsetof(struct config, m), 0, 0, most \
+	}
 	TEXT_KEY("daemon", "socket", socket),
 	TEXT_KEY("daemon", "cache_dir", cache_dir),
 	TEXT_KEY("daemon", "state_dir", state_dir),
@@ -30,6 +34,7 @@ static const struct key {
 	COUNT_KEY("head", "threads", threads, 1, 16),
 	COUNT_KEY("head", "batch", batch, 1, BATCH_ROWS_MAX),
 	COUNT_KEY("resident", "max_bytes", resident_bytes, 1 << 20, UINT64_C(1) << 50),
+	SPAN_KEY("resident", "keep", keep, 365 * 86400),
 	COUNT_KEY("limits", "connections", connections, 1, 100000),
 	COUNT_KEY("limits", "in_flight", in_flight, 1, 1024),
 	COUNT_KEY("limits", "in_flight_all", in_flight_all, 1, 4096),
@@ -58,6 +63,7 @@ void config_defaults(struct config *c)
 			     .batch = 16,
 			     .resident_bytes =
 				     (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE),
+			     .keep = 600,
 			     .connections = 4096,
 			     .in_flight = 16,
 			     .in_flight_all = 512,
@@ -164,14 +170,19 @@ static int on_key(void *arg, const char *section, const char *name, const char *
 			memcpy(to, value, strlen(value) + 1);
 			return 1;
 		}
+		if (k->kind == SPAN && strcmp(value, "-1") == 0) {
+			*(uint64_t *)to = CONFIG_FOR_EVER;
+			return 1;
+		}
 		errno = 0;
 		char shown[64];
 		unsigned long long n = strtoull(value, &end, 10);
 		if (errno || *end || end == value || *value == '-' || n < k->least || n > k->most) {
 			err_set(r->err, NPU_E_BAD_CONFIG,
-				"%s:%d: %s is \"%s\"; a number from %llu to %llu is needed", r->path, line,
+				"%s:%d: %s is \"%s\"; a number from %llu to %llu%s is needed", r->path, line,
 				name, err_printable(shown, sizeof shown, value, strlen(value)),
-				(unsigned long long)k->least, (unsigned long long)k->most);
+				(unsigned long long)k->least, (unsigned long long)k->most,
+				k->kind == SPAN ? ", or -1," : "");
 			return 0;
 		}
 		*(uint64_t *)to = n;

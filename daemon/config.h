@@ -10,15 +10,17 @@ struct config {
 	char cache_dir[PATH_MAX]; /* [daemon] cache_dir */
 	char state_dir[PATH_MAX]; /* [daemon] state_dir */
 	char group[64];		  /* [daemon] group: whose members may connect; empty: the owner's only */
-	char admin_group[64];	 /* [daemon] admin_group: who may do what concerns others; empty: root and the
-				    owner */
-	char device[16];	 /* [device] kind: none */
-	uint64_t threads;	 /* [head] threads: of a pass and of packing; no more than processors */
-	uint64_t batch;		 /* [head] batch: rows of one pass at most */
-	uint64_t resident_bytes; /* [resident] max_bytes: of all packed heads; default half of the memory */
-	uint64_t connections;	 /* [limits] connections: at once */
-	uint64_t in_flight;	 /* [limits] in_flight: requests of one connection at once */
-	uint64_t in_flight_all;	 /* [limits] in_flight_all: of all connections */
+	char admin_group[64]; /* [daemon] admin_group: who may do what concerns others; empty: root and the
+				 owner */
+	char device[16];      /* [device] kind: none */
+	uint64_t threads;     /* [head] threads: of a pass and of packing; no more than processors */
+	uint64_t batch;	      /* [head] batch: rows of one pass at most */
+#define CONFIG_FOR_EVER UINT64_MAX
+	uint64_t keep;		   /* [resident] keep: seconds what nobody uses stays, or CONFIG_FOR_EVER */
+	uint64_t resident_bytes;   /* [resident] max_bytes: of all packed heads; default half of the memory */
+	uint64_t connections;	   /* [limits] connections: at once */
+	uint64_t in_flight;	   /* [limits] in_flight: requests of one connection at once */
+	uint64_t in_flight_all;	   /* [limits] in_flight_all: of all connections */
 	uint64_t user_connections; /* [limits] user_connections: of one user */
 	uint64_t user_in_flight;   /* [limits] user_in_flight: requests of one user */
 	uint64_t handles;	   /* [limits] handles: heads and files one user may have open */

@@ -123,29 +123,41 @@ static size_t whole_lines(size_t bytes)
 	return (bytes + 63) / 64 * 64;
 }
 
-/* Reads, hashes and hands on the whole matrix. */
-static int read_all(struct load *l, slice_fn *in_order, slice_fn *each, unsigned char hash[16],
-		    struct err *err)
+/* How the matrix is cut: g->bands, step, stored and room. Returns how many threads have a slice at once. */
+static uint32_t cut(struct reading *g, const struct load *l)
 {
 	const struct matrix *m = &l->matrix;
 	uint64_t as_float = (uint64_t)m->band_rows * m->width * sizeof(float);
 	uint64_t step = SLICE / (m->band_bytes > as_float ? m->band_bytes : as_float);
-	struct reading g = {
-		.load = l, .in_order = in_order, .each = each, .bands = matrix_bands(m), .err = err};
 
 	/* Whole chunks of the blocked layout, which two threads should not share. */
 	step = step < 8 ? 8 : step / 8 * 8;
-	g.step = step < g.bands ? (uint32_t)step : g.bands;
-	g.stored = whole_lines(g.step * m->band_bytes);
-	g.room = g.stored + (m->tensor->type == TYPE_F32 ? 0 : whole_lines(g.step * as_float));
-	uint32_t slices = (g.bands + g.step - 1) / g.step, threads = ROOMS / g.room;
+	g->bands = matrix_bands(m);
+	g->step = step < g->bands ? (uint32_t)step : g->bands;
+	g->stored = whole_lines(g->step * m->band_bytes);
+	g->room = g->stored + (m->tensor->type == TYPE_F32 ? 0 : whole_lines(g->step * as_float));
+	uint32_t slices = (g->bands + g->step - 1) / g->step, threads = ROOMS / g->room;
 	threads = threads < l->threads ? threads : l->threads;
 	threads = threads < slices ? threads : slices;
-	threads = threads ? threads : 1;
+	return threads ? threads : 1;
+}
 
+uint64_t load_transient(const struct load *l)
+{
+	struct reading g;
+	return cut(&g, l) * g.room + (l->amax ? l->matrix.nv * sizeof *l->amax : 0);
+}
+
+/* Reads, hashes and hands on the whole matrix. */
+static int read_all(struct load *l, slice_fn *in_order, slice_fn *each, unsigned char hash[16],
+		    struct err *err)
+{
+	struct reading g = {.load = l, .in_order = in_order, .each = each, .err = err};
+	uint32_t threads = cut(&g, l), slices = (g.bands + g.step - 1) / g.step;
 	size_t size = threads * g.room;
 	cleanup(hasher_freep) struct hasher *hasher = NULL;
 	cleanup(pool_freep) struct pool *pool = NULL;
+
 	if (hasher_new(&hasher, l->secret) || !pool_new(&pool, threads) || !(g.rooms = pages_new(&size)))
 		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for slices of %zu bytes",
 			       l->request.label, g.stored);
@@ -157,7 +169,7 @@ static int read_all(struct load *l, slice_fn *in_order, slice_fn *each, unsigned
 	uv_mutex_destroy(&g.lock);
 	pages_free(g.rooms, size);
 	if (g.result == 0)
-		hasher_end(hasher, m, hash);
+		hasher_end(hasher, &l->matrix, hash);
 	return g.result;
 }
 

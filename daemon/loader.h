@@ -46,6 +46,9 @@ int load_new(struct load **out, struct load_request *request, struct source *sou
 	     const struct hash_secret *secret, const struct kernels *kernels, unsigned threads);
 void load_free(struct load *l);
 
+/* Bytes that loading takes beside the image: room for the slices in hand. After load_identify. */
+uint64_t load_transient(const struct load *l);
+
 /* Opens the container, finds the head, chooses the geometry, hashes. What container.h says, BAD_GEOMETRY,
  * CANCELLED. */
 int load_identify(struct load *l, struct err *err);

@@ -1,5 +1,5 @@
 /* Handlers of a session's own affairs and of what the daemon knows about itself. */
-#include "heads.h"
+#include "objects.h"
 #include "request.h"
 #include <stdio.h>
 #include <string.h>
@@ -89,8 +89,8 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 		.pid = (uint64_t)getpid(),
 		.uptime_ms = server_now() - s->started_ms,
 		.clients = link_count(&s->sessions),
-		.heads = link_count(&s->heads),
-		.resident_bytes = heads_bytes(s),
+		.heads = link_count(&s->residency.objects),
+		.resident_bytes = residency_sums(&s->residency).used,
 		.requests = s->requests,
 		.refused = s->refused,
 		.rows = s->rows,

@@ -1,5 +1,5 @@
 #include "request.h"
-#include "heads.h"
+#include "handles.h"
 #include "log.h"
 #include "own.h"
 #include <string.h>
@@ -50,8 +50,8 @@ static void release(struct request *r)
 	link_remove(&r->in_waiters);
 	r->server->in_flight--;
 	quota_give(&r->server->quota, r->uid, QUOTA_IN_FLIGHT);
-	if (r->head)
-		head_release(r->head);
+	if (r->object)
+		object_release(r->object);
 	if (r->once)
 		reply_forget(r->once);
 	run_fini(&r->run);
@@ -347,7 +347,7 @@ void request_ran(void *arg, struct run *run)
 	struct request *r = link_of(run, struct request, run);
 
 	server->rows += run->done;
-	r->head->rows += run->done;
+	r->object->rows += run->done;
 	if (!r->session) {
 		slot_drop(r->slot);
 		release(r);

@@ -12,7 +12,7 @@
 
 #define LATER 1
 
-struct head;
+struct object;
 struct handle;
 
 struct request {
@@ -36,7 +36,7 @@ struct request {
 	uint64_t since;
 	/* head.run */
 	struct run run;
-	struct head *head; /* referenced */
+	struct object *object; /* held */
 
 	struct reply *once; /* where its answer is kept for a repeat; NULL: nowhere */
 };

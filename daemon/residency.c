@@ -4,7 +4,7 @@
 #define STAY_MIN_MS 50	  /* of an object that loads faster than this */
 #define DRAIN_MS 2000	  /* in which the users of a draining object let go, or keep it */
 #define RESPITE_MS 20000  /* in which an object that was kept is not asked again */
-#define WAIT_MAX_MS 20000 /* no want waits longer, whatever the objects in its way took to load */
+#define WAIT_MAX_MS 20000 /* no claim waits longer, whatever the objects in its way took to load */
 
 bool identity_equal(const struct identity *a, const struct identity *b)
 {
@@ -17,22 +17,22 @@ void residency_init(struct residency *r, int64_t keep_ms)
 {
 	memset(r, 0, sizeof *r);
 	link_init(&r->objects);
-	link_init(&r->wants);
+	link_init(&r->claims);
 	r->keep = keep_ms;
 }
 
-void residency_ask(struct residency *r, struct want *w, uint64_t now)
+void residency_ask(struct residency *r, struct claim *w, uint64_t now)
 {
 	w->since = now;
-	link_append(&r->wants, &w->in_wants);
+	link_append(&r->claims, &w->in_claims);
 }
 
-void residency_withdraw(struct want *w)
+void residency_withdraw(struct claim *w)
 {
-	link_remove(&w->in_wants);
+	link_remove(&w->in_claims);
 }
 
-void residency_begin(struct residency *r, struct resident *o, struct want *w, uint64_t now)
+void residency_begin(struct residency *r, struct resident *o, struct claim *w, uint64_t now)
 {
 	o->identity = w->identity;
 	o->bytes = w->bytes;
@@ -52,6 +52,11 @@ void residency_ready(struct resident *o, uint64_t bytes, uint64_t now)
 	o->transient = 0;
 	o->ready = o->released = now;
 	o->stay_until = now + (took > STAY_MIN_MS ? took : STAY_MIN_MS);
+}
+
+void residency_abandon(struct resident *o)
+{
+	o->state = RESIDENT_ABANDONED;
 }
 
 void residency_remove(struct resident *o)
@@ -84,7 +89,7 @@ struct residency_sums residency_sums(const struct residency *r)
 		s.used += bytes;
 		if (o->pins)
 			s.pinned += bytes;
-		else if (o->state == RESIDENT_LOADING)
+		else if (o->state != RESIDENT_READY)
 			s.loading += bytes;
 		else if (o->refs)
 			s.held += bytes;
@@ -152,7 +157,7 @@ static void undrain(struct residency *r)
  * Closes as many objects as `w` lacks `missing` bytes beyond those of the unused ones (`unused`). False
  * where one of those that were closed kept its users too long.
  */
-static bool drain(struct residency *r, const struct want *w, uint64_t missing, uint64_t unused, uint64_t now,
+static bool drain(struct residency *r, const struct claim *w, uint64_t missing, uint64_t unused, uint64_t now,
 		  uint64_t *wake)
 {
 	uint64_t room = unused;
@@ -184,8 +189,8 @@ static bool drain(struct residency *r, const struct want *w, uint64_t missing, u
 	return true;
 }
 
-/* What becomes of a want that has to be loaded and has nobody older in front of it. */
-static struct residency_step make_room(struct residency *r, struct want *w, uint64_t now, uint64_t *wake)
+/* What becomes of a claim that has to be loaded and has nobody older in front of it. */
+static struct residency_step make_room(struct residency *r, struct claim *w, uint64_t now, uint64_t *wake)
 {
 	struct residency_sums sums = residency_sums(r);
 	uint64_t need = w->bytes + w->transient, unused;
@@ -206,10 +211,10 @@ static struct residency_step make_room(struct residency *r, struct want *w, uint
 	return (struct residency_step){RESIDENCY_NOTHING, w, NULL};
 }
 
-static bool asks(const struct residency *r, const struct want *w)
+static bool asks(const struct residency *r, const struct claim *w)
 {
-	for (const struct link *at = r->wants.next; at != &r->wants; at = at->next)
-		if (at == &w->in_wants)
+	for (const struct link *at = r->claims.next; at != &r->claims; at = at->next)
+		if (at == &w->in_claims)
 			return true;
 	return false;
 }
@@ -235,16 +240,16 @@ static struct resident *overdue(struct residency *r, uint64_t now, uint64_t *wak
 
 struct residency_step residency_next(struct residency *r, uint64_t now, uint64_t *wake)
 {
-	bool waits = false; /* an older want waits for room */
+	bool waits = false; /* an older claim waits for room */
 
 	*wake = UINT64_MAX;
 	if (r->drained_for && !asks(r, r->drained_for))
 		undrain(r); /* who needed the room has gone */
-	link_each(at, &r->wants)
+	link_each(at, &r->claims)
 	{
-		struct want *w = link_of(at, struct want, in_wants);
+		struct claim *w = link_of(at, struct claim, in_claims);
 		struct resident *o = find(r, &w->identity);
-		if (o && !o->draining)
+		if (o && !o->draining && o->state != RESIDENT_ABANDONED)
 			return (struct residency_step){RESIDENCY_ATTACH, w, o};
 		if (o || waits)
 			continue;

@@ -2,17 +2,17 @@
  * What is resident, who waits for room, and what has to go. Pure: time comes in, what to do comes out;
  * memory, threads and sessions are the caller's. One thread.
  *
- * The caller embeds a `struct resident` in each object and a `struct want` in whatever asks for one, tells
+ * The caller embeds a `struct resident` in each object and a `struct claim` in whatever asks for one, tells
  * what happens (ask, loaded, hold, release ...) and after each event calls residency_next until it says
  * nothing more is to be done.
  *
- * Wants are served in the order they were asked. One whose object is here attaches. One that must be loaded
+ * Claims are served in the order they were asked. One whose object is here attaches. One that must be loaded
  * waits while an older one waits for room, so that nobody is passed over for ever; it is refused when
  * no waiting could make room (more than the budget, or pinned), and at the end of a bounded wait.
  * An object stays at least as long as it took to load, so that two streams of requests in the room of one
- * object spend at most half their time loading. After that, if an older want needs its room, nobody new
+ * object spend at most half their time loading. After that, if an older claim needs its room, nobody new
  * attaches to it: it drains, and goes when its last user has gone. One that does not drain in time keeps
- * its users and its place, and the want is refused.
+ * its users and its place, and the claim is refused.
  */
 #ifndef NPUD_RESIDENCY_H
 #define NPUD_RESIDENCY_H
@@ -43,24 +43,24 @@ struct resident {
 	struct identity identity;
 	uint64_t bytes;	    /* codes and scales, as mapped */
 	uint64_t transient; /* what loading takes beside them; 0 once it is ready */
-	enum { RESIDENT_LOADING, RESIDENT_READY } state;
+	enum { RESIDENT_LOADING, RESIDENT_ABANDONED, RESIDENT_READY } state;
 	unsigned refs;			 /* users; an object that has one is never evicted */
 	unsigned pins;			 /* never evicted either */
-	bool draining;			 /* nobody new attaches: an older want needs the room */
+	bool draining;			 /* nobody new attaches: an older claim needs the room */
 	uint64_t begun, ready, released; /* ms; released: when the last user went */
 	uint64_t stay_until, drain_since;
 };
 
-struct want {
-	struct link in_wants; /* residency.wants; link_init'ed when it is in none */
+struct claim {
+	struct link in_claims; /* residency.claims; link_init'ed when it is in none */
 	struct identity identity;
 	uint64_t bytes, transient;
 	uint64_t since; /* ms */
 };
 
 struct residency {
-	struct link objects, wants;
-	const struct want *drained_for;
+	struct link objects, claims;
+	const struct claim *drained_for;
 	int64_t keep;	 /* ms an unused object stays; below 0: for ever */
 	uint64_t budget; /* bytes; the caller sets it to what is so now before residency_next */
 };
@@ -68,32 +68,34 @@ struct residency {
 void residency_init(struct residency *r, int64_t keep_ms);
 
 /* Somebody wants the object of w->identity, of w->bytes and w->transient. */
-void residency_ask(struct residency *r, struct want *w, uint64_t now);
+void residency_ask(struct residency *r, struct claim *w, uint64_t now);
 /* It does so no longer, or was answered. Twice is fine. */
-void residency_withdraw(struct want *w);
+void residency_withdraw(struct claim *w);
 
 /* `o` (zeroed, with one user: who asked) begins to load for `w`, which is withdrawn. */
-void residency_begin(struct residency *r, struct resident *o, struct want *w, uint64_t now);
+void residency_begin(struct residency *r, struct resident *o, struct claim *w, uint64_t now);
 /* It is there; `bytes` is what it takes in the end. */
 void residency_ready(struct resident *o, uint64_t bytes, uint64_t now);
-/* It failed, or was evicted: out of the table. */
+/* Nobody wants what is loading any more: it keeps its room until it is removed, and nobody attaches. */
+void residency_abandon(struct resident *o);
+/* It failed, was abandoned, or was evicted: out of the table. */
 void residency_remove(struct resident *o);
 void residency_hold(struct resident *o);
 void residency_release(struct resident *o, uint64_t now);
 
 enum residency_verdict {
 	RESIDENCY_NOTHING,
-	RESIDENCY_ATTACH,    /* `want` is satisfied by `object`: hold it and withdraw the want */
+	RESIDENCY_ATTACH,    /* `claim` is satisfied by `object`: hold it and withdraw the claim */
 	RESIDENCY_LOAD,	     /* there is room: begin */
 	RESIDENCY_EVICT,     /* `object` has to go */
-	RESIDENCY_TOO_LARGE, /* refuse `want`: it never fits into the budget */
+	RESIDENCY_TOO_LARGE, /* refuse `claim`: it never fits into the budget */
 	RESIDENCY_PINNED,    /* refuse: what is not pinned would not be enough */
 	RESIDENCY_HELD,	     /* refuse: waited, and those who use the rest did not let go */
 };
 
 struct residency_step {
 	enum residency_verdict verdict;
-	struct want *want;
+	struct claim *claim;
 	struct resident *object;
 };
 

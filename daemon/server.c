@@ -1,6 +1,6 @@
 #include "server.h"
 #include "descriptors.h"
-#include "heads.h"
+#include "handles.h"
 #include "log.h"
 #include "own.h"
 #include "request.h"
@@ -100,7 +100,7 @@ static void on_signal(uv_signal_t *signal, int number)
 				request_stop(r, NPU_E_SHUTDOWN, "npud is shutting down");
 		}
 	}
-	heads_stop(s);
+	handles_stop(s);
 	server_wants_sweep(s, 0);
 }
 
@@ -146,7 +146,6 @@ int server_init(struct server *s, const struct config *config, const struct conf
 	s->started_ms = server_now();
 	s->sweep_at_ms = UINT64_MAX;
 	link_init(&s->sessions);
-	link_init(&s->heads);
 	replies_init(&s->replies);
 	event_ring_init(&s->journal, EVENTS_OF_JOURNAL);
 	if (!kernels_pick(&s->kernels, cpu_have(), force))
@@ -165,6 +164,7 @@ int server_init(struct server *s, const struct config *config, const struct conf
 		return r;
 	setenv("UV_THREADPOOL_SIZE", "4", 0);
 	uv_loop_init(&s->loop);
+	objects_init(s);
 	uv_timer_init(&s->loop, &s->sweep);
 	uv_signal_init(&s->loop, &s->term);
 	uv_signal_init(&s->loop, &s->interrupt);
@@ -212,10 +212,12 @@ void server_fini(struct server *s)
 	quota_fini(&s->quota);
 	place_leave(s);
 	uv_close((uv_handle_t *)&s->sweep, NULL);
+	uv_close((uv_handle_t *)&s->residency_timer, NULL);
 	uv_close((uv_handle_t *)&s->term, NULL);
 	uv_close((uv_handle_t *)&s->interrupt, NULL);
 	uv_close((uv_handle_t *)&s->hangup, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT); /* loads that were asked to stop, handles that close */
+	objects_fini(s);
 	uv_loop_close(&s->loop);
 	uv_mutex_destroy(&s->listener.lock);
 }

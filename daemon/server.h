@@ -13,6 +13,7 @@
 #include "kernels.h"
 #include "listen.h"
 #include "place.h"
+#include "residency.h"
 #include "quota.h"
 #include "replies.h"
 #include <time.h>
@@ -34,13 +35,15 @@ struct server {
 	uint64_t sweep_at_ms; /* when it is due */
 	uv_signal_t term, interrupt, hangup;
 	struct link sessions;
-	struct link heads;
+	struct residency residency; /* the objects that are there, and who wants which */
+	struct link attaching;	    /* jobs that wait for an object another loads */
+	uv_timer_t residency_timer;
 	struct replies replies;
 	struct quota quota;
 	struct event_ring journal;
 	uint64_t last_event;
 	unsigned in_flight, loads;
-	uint64_t next_session, next_head;
+	uint64_t next_session, next_object;
 	uint64_t started_ms;
 	uint64_t requests, refused, rows; /* since the start */
 	struct place place;

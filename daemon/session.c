@@ -1,5 +1,5 @@
 #include "session.h"
-#include "heads.h"
+#include "handles.h"
 #include "log.h"
 #include "own.h"
 #include "request.h"

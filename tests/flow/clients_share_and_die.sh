@@ -2,7 +2,7 @@
 # Clients at once get the logits one gets alone, and killed ones leave nothing behind.
 . "$(dirname "$0")/lib.bash"
 "$NPUD_BIN/tests/make-model" "$work/m.safetensors" 2000 256 || fail "make-model"
-start_daemon
+start_daemon --config "$keep_nothing"
 run() { "$head" run "$work/m.safetensors" --random 7 --rows 5 --logits "$1"; }
 
 run "$work/alone" || fail "alone"

@@ -13,6 +13,8 @@ work=$(mktemp -d /tmp/npud-flow.XXXXXX) || exit 1
 socket=$work/run/npud.sock
 log=$work/npud.log
 daemon_pid=
+keep_nothing=$work/keep-nothing.conf # a configuration: weights go at the last close
+printf '[resident]\nkeep = 0\n' >"$keep_nothing"
 children=() # other processes of the test, to be ended with it
 export NPUD_SOCKET=$socket
 

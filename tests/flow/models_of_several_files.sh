@@ -95,7 +95,7 @@ text(m + "acme/tiny/3b", manifest)
 text(m + "library/evil/latest", json.dumps(manifest).replace(digest, "../../../../etc/passwd"))
 PY
 
-start_daemon
+start_daemon --config "$keep_nothing"
 logits() { # MODEL FILE
 	expect 0 "$head" run "$1" --random 7 --logits "$work/$2"
 }

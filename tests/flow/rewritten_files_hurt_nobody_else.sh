@@ -5,11 +5,11 @@ for i in 1 2; do
 	"$NPUD_BIN/tests/make-model" "$work/$i.safetensors" 3000 256 $i || fail "make-model"
 done
 cp "$work/1.safetensors" "$work/shared.safetensors"
-start_daemon
+start_daemon --config "$keep_nothing"
 before=$(daemon_descriptors)
 "$NPUD_BIN/tests/rewritten" "$work/shared.safetensors" "$work/1.safetensors" "$work/2.safetensors" 1000 ||
 	fail "see above"
-echo "packed again from another's file: $(grep -c 'packed again from the file' "$log") times"
+echo "loaded again from another's file: $(grep -c 'loaded again from the file' "$log") times"
 daemon_lives "the rewritten files"
 (($("$npuctl" status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["heads"])') == 0)) ||
 	fail "a head is left that nobody has"

@@ -17,17 +17,17 @@ static struct identity head(unsigned char n)
 				 .layout = LAYOUT_BLOCKED};
 }
 
-static struct want wanting(struct identity identity, uint64_t bytes)
+static struct claim wanting(struct identity identity, uint64_t bytes)
 {
-	struct want w = {.identity = identity, .bytes = bytes};
-	link_init(&w.in_wants);
+	struct claim w = {.identity = identity, .bytes = bytes};
+	link_init(&w.in_claims);
 	return w;
 }
 
 /* Asks for an object that must be loadable at once, and loads it in no time. */
 static void load(struct residency *r, struct resident *o, unsigned char n, uint64_t bytes, uint64_t now)
 {
-	struct want w = wanting(head(n), bytes);
+	struct claim w = wanting(head(n), bytes);
 	uint64_t wake;
 	memset(o, 0, sizeof *o);
 	residency_ask(r, &w, now);
@@ -69,7 +69,7 @@ Test(residency, a_second_asker_attaches_to_what_loads_and_to_what_is_there)
 {
 	TABLE(r, 10 * MB);
 	struct resident o = {};
-	struct want first = wanting(head(1), MB), second = wanting(head(1), MB);
+	struct claim first = wanting(head(1), MB), second = wanting(head(1), MB);
 	uint64_t wake;
 
 	residency_ask(&r, &first, 0);
@@ -78,7 +78,7 @@ Test(residency, a_second_asker_attaches_to_what_loads_and_to_what_is_there)
 	residency_begin(&r, &o, &first, 0);
 	struct residency_step s = residency_next(&r, 0, &wake);
 	cr_assert_eq(s.verdict, RESIDENCY_ATTACH);
-	cr_assert_eq(s.want, &second);
+	cr_assert_eq(s.claim, &second);
 	cr_assert_eq(s.object, &o);
 }
 
@@ -91,7 +91,7 @@ Test(residency, the_unused_object_that_was_used_longest_ago_makes_room)
 		load(&r, &o[i], i, MB, i);
 	residency_release(&o[1], 1000);
 	residency_release(&o[0], 1001);
-	struct want w = wanting(head(9), MB);
+	struct claim w = wanting(head(9), MB);
 	residency_ask(&r, &w, 2000);
 	struct residency_step s = residency_next(&r, 2000, &wake);
 	cr_assert_eq(s.verdict, RESIDENCY_EVICT);
@@ -108,7 +108,7 @@ Test(residency, nothing_is_evicted_for_a_want_that_would_not_fit_all_the_same)
 	load(&r, &held, 1, 2 * MB, 0);
 	load(&r, &unused, 2, MB, 0);
 	residency_release(&unused, 10);
-	struct want w = wanting(head(3), 3 * MB);
+	struct claim w = wanting(head(3), 3 * MB);
 	residency_ask(&r, &w, 1000);
 	cr_assert_eq(residency_next(&r, 1000, &wake).verdict, RESIDENCY_NOTHING);
 }
@@ -121,7 +121,7 @@ Test(residency, what_can_never_fit_is_refused_at_once_and_what_is_pinned_is_said
 	load(&r, &o, 1, 2 * MB, 0);
 	residency_release(&o, 0);
 	o.pins = 1;
-	struct want large = wanting(head(2), 4 * MB + 1), pinned = wanting(head(3), 3 * MB);
+	struct claim large = wanting(head(2), 4 * MB + 1), pinned = wanting(head(3), 3 * MB);
 	residency_ask(&r, &large, 1);
 	cr_assert_eq(residency_next(&r, 1, &wake).verdict, RESIDENCY_TOO_LARGE);
 	residency_withdraw(&large);
@@ -133,7 +133,7 @@ Test(residency, the_transient_of_loading_counts_until_it_is_ready)
 {
 	TABLE(r, 4 * MB);
 	struct resident o = {};
-	struct want w = wanting(head(1), 2 * MB), other = wanting(head(2), 2 * MB);
+	struct claim w = wanting(head(1), 2 * MB), other = wanting(head(2), 2 * MB);
 	uint64_t wake;
 	w.transient = MB;
 	residency_ask(&r, &w, 0);
@@ -151,7 +151,7 @@ Test(residency, users_who_do_not_let_go_keep_the_object_and_the_want_is_refused_
 	struct resident o;
 	uint64_t now = 10000, wake;
 	load(&r, &o, 1, 2 * MB, 0);
-	struct want w = wanting(head(2), MB), own = wanting(head(1), 2 * MB);
+	struct claim w = wanting(head(2), MB), own = wanting(head(1), 2 * MB);
 	residency_ask(&r, &w, now);
 	struct residency_step s = residency_next(&r, now, &wake);
 	cr_assert_eq(s.verdict, RESIDENCY_NOTHING);
@@ -163,12 +163,12 @@ Test(residency, users_who_do_not_let_go_keep_the_object_and_the_want_is_refused_
 		now = wake;
 	}
 	cr_assert_eq(s.verdict, RESIDENCY_HELD);
-	cr_assert_eq(s.want, &w);
+	cr_assert_eq(s.claim, &w);
 	cr_assert_leq(now - 10000, 20000u);
 	residency_withdraw(&w);
 	s = residency_next(&r, now, &wake);
 	cr_assert_eq(s.verdict, RESIDENCY_ATTACH);
-	cr_assert_eq(s.want, &own);
+	cr_assert_eq(s.claim, &own);
 	/* and it is not asked to drain again at once */
 	residency_withdraw(&own);
 	residency_ask(&r, &w, now);
@@ -182,7 +182,7 @@ Test(residency, a_want_that_is_withdrawn_opens_again_what_drained_for_it)
 	struct resident o;
 	uint64_t wake;
 	load(&r, &o, 1, 2 * MB, 0);
-	struct want w = wanting(head(2), MB), own = wanting(head(1), 2 * MB);
+	struct claim w = wanting(head(2), MB), own = wanting(head(1), 2 * MB);
 	residency_ask(&r, &w, 1000);
 	residency_next(&r, 1000, &wake);
 	residency_ask(&r, &own, 1000);
@@ -222,11 +222,11 @@ Test(residency, a_budget_that_shrinks_lets_unused_objects_go)
 }
 
 /*
- * Streams of requests in virtual time: each stream wants its own object over and over (use it `use` ms,
+ * Streams of requests in virtual time: each stream claims its own object over and over (use it `use` ms,
  * leave it `gap` ms). Loads take `load` ms.
  */
 struct stream {
-	struct want want;
+	struct claim want;
 	unsigned char object;
 	uint64_t use, gap, next, asked, worst, uses, refused;
 	struct resident *has;
@@ -245,7 +245,7 @@ static void settle(struct world *w, uint64_t now)
 	uint64_t wake;
 	struct residency_step s;
 	while ((s = residency_next(&w->r, now, &wake)).verdict != RESIDENCY_NOTHING) {
-		struct stream *who = s.want ? link_of(s.want, struct stream, want) : NULL;
+		struct stream *who = s.claim ? link_of(s.claim, struct stream, want) : NULL;
 		unsigned at = s.object ? (unsigned)(s.object - w->objects) : who->object;
 		switch (s.verdict) {
 		case RESIDENCY_EVICT:
@@ -258,7 +258,7 @@ static void settle(struct world *w, uint64_t now)
 		case RESIDENCY_LOAD:
 			cr_assert_not(w->there[at]);
 			memset(&w->objects[at], 0, sizeof w->objects[at]);
-			residency_begin(&w->r, &w->objects[at], s.want, now);
+			residency_begin(&w->r, &w->objects[at], s.claim, now);
 			w->there[at] = true;
 			w->used[at] = false;
 			w->ready_at[at] = now + w->load_ms;
@@ -267,11 +267,11 @@ static void settle(struct world *w, uint64_t now)
 			break;
 		case RESIDENCY_ATTACH:
 			residency_hold(s.object);
-			residency_withdraw(s.want);
+			residency_withdraw(s.claim);
 			who->has = s.object;
 			break;
 		default:
-			residency_withdraw(s.want);
+			residency_withdraw(s.claim);
 			who->asking = false;
 			who->refused++;
 			who->next = now + who->gap;

@@ -1,0 +1,105 @@
+#include "handles.h"
+#include "log.h"
+#include "own.h"
+#include <string.h>
+
+int handle_open(struct handle **out, struct session *s, const struct file *file, struct load_request *want,
+		struct err *err)
+{
+	struct server *server = s->server;
+	struct load *load;
+	cleanup(freep) char *tensor = want->tensor; /* the load's, once there is one */
+	cleanup(source_fini) struct source source = {NULL, 0};
+	int r = source_of_file(&source, s, file, err);
+	if (r == 0)
+		r = quota_take(&server->quota, s->peer.uid, QUOTA_HANDLES, server->config.handles, err);
+	if (r)
+		return r;
+	struct handle *h = calloc(1, sizeof *h);
+	r = h && tensor ? load_new(&load, want, &source, &server->secret, &server->kernels, server->threads)
+			: NPU_E_NO_MEMORY;
+	if (r == 0) {
+		(void)take(&tensor);
+		r = job_begin(&h->job, server, load, h);
+	}
+	if (r) {
+		free(h);
+		quota_give(&server->quota, s->peer.uid, QUOTA_HANDLES);
+		return err_set(err, r, "%s: out of memory", want->label);
+	}
+	h->session = s;
+	h->number = ++s->next_handle;
+	h->opened_ns = uv_hrtime();
+	link_init(&h->waiters);
+	link_append(&s->handles, &h->in_session);
+	s->handle_count++;
+	*out = h;
+	return 0;
+}
+
+void handle_close(struct handle *h)
+{
+	struct session *s = h->session;
+
+	while (!link_empty(&h->waiters))
+		request_stop(link_of(h->waiters.next, struct request, in_waiters), NPU_E_CANCELLED,
+			     "the handle was closed");
+	if (h->job)
+		job_leave(h->job);
+	if (h->object) {
+		h->object->handles--;
+		object_release(h->object);
+	}
+	link_remove(&h->in_session);
+	s->handle_count--;
+	quota_give(&s->server->quota, s->peer.uid, QUOTA_HANDLES);
+	free(h);
+}
+
+int handle_find(struct handle **out, struct session *s, uint64_t number, struct err *err)
+{
+	link_each(at, &s->handles)
+	{
+		struct handle *h = link_of(at, struct handle, in_session);
+		if (h->number == number) {
+			*out = h;
+			return 0;
+		}
+	}
+	return err_set(err, NPU_E_NO_SUCH_HANDLE, "this session has no head %llu",
+		       (unsigned long long)number);
+}
+
+void handle_settled(struct handle *h, struct object *o, bool attached, const struct err *err)
+{
+	h->job = NULL;
+	h->object = o;
+	h->attached = attached;
+	h->seconds = (double)(uv_hrtime() - h->opened_ns) * 1e-9;
+	if (o) {
+		const struct geometry *g = &o->geometry;
+		o->handles++;
+		log_line("session", h->session->number,
+			 "%s: lm head: 0 tile(s) from the image store, %u packed (0 written), 0 refused; "
+			 "kd=%u "
+			 "T=%u %s, %.1f MB, %.3f s",
+			 o->label, attached ? 0 : g->tiles, g->kd, g->nd, layout_name(g->layout),
+			 (double)object_bytes(o) / 1e6, h->seconds);
+	} else {
+		h->err = *err;
+		log_line("session", h->session->number, "head refused: %s", err->text);
+	}
+	while (!link_empty(&h->waiters)) {
+		struct request *r = link_of(h->waiters.next, struct request, in_waiters);
+		r->answer(r);
+	}
+}
+
+void handles_stop(struct server *server)
+{
+	link_each(at_session, &server->sessions)
+	{
+		struct session *s = link_of(at_session, struct session, in_sessions);
+		link_each(at, &s->handles) handle_close(link_of(at, struct handle, in_session));
+	}
+}

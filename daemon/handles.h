@@ -1,0 +1,43 @@
+/*
+ * By what a session holds resident weights: a handle, from open to close. Loop thread only.
+ */
+#ifndef NPUD_HANDLES_H
+#define NPUD_HANDLES_H
+
+#include "objects.h"
+#include "request.h"
+
+struct handle {
+	struct link in_session; /* session.handles */
+	struct session *session;
+	uint64_t number;
+	struct object *object; /* held, and ready; NULL before, and where there will be none */
+	struct job *job;       /* while it is on its way */
+	struct err err;	       /* why there will be none */
+	struct link waiters;   /* requests */
+	bool attached;	       /* it was resident, or somebody else loaded it */
+	char note[160]; /* of the matrix it opened: another handle of this object may have been told more */
+	uint64_t opened_ns;
+	double seconds; /* from open to ready */
+};
+
+/*
+ * A new handle of the session's, for the weights of `want` (whose tensor is taken, also on failure) in the
+ * model that `file` belongs to. It loads now: handle_settled. BUSY at the user's limit, IO, NO_MEMORY.
+ */
+int handle_open(struct handle **out, struct session *s, const struct file *file, struct load_request *want,
+		struct err *err);
+void handle_close(struct handle *h);
+/* NO_SUCH_HANDLE. */
+int handle_find(struct handle **out, struct session *s, uint64_t number, struct err *err);
+
+/* It has its object (held for it), or `err` says why not; waiting requests are answered. */
+void handle_settled(struct handle *h, struct object *o, bool attached, const struct err *err);
+
+/* The pass of a head.run has ended. */
+void head_answer_run(struct request *r);
+
+/* Closes every handle of every session, so that every load ends. */
+void handles_stop(struct server *server);
+
+#endif

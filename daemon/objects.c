@@ -1,0 +1,411 @@
+#include "objects.h"
+#include "handles.h"
+#include "log.h"
+#include "memory.h"
+#include "own.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * What is done for one handle: its file is read on a worker until its content is known; then it asks for
+ * the object; then it loads it on a worker, or waits while another job does. A job keeps its own files until
+ * the object is there: if the one that loads fails because its file is damaged or was rewritten, the next
+ * loads from its own.
+ */
+struct job {
+	struct link in_waiting; /* server.attaching, while another job loads its object */
+	enum { JOB_IDENTIFYING, JOB_ASKING, JOB_LOADING, JOB_ATTACHING } state;
+	uv_work_t work;
+	struct server *server;
+	struct load *load;
+	struct handle *handle; /* NULL once it has left */
+	struct claim claim;
+	struct object *object; /* held while LOADING or ATTACHING, if there still is a handle */
+	int result;
+	struct err err;
+};
+
+const char *layout_name(enum layout layout)
+{
+	return layout == LAYOUT_BLOCKED ? "blocked" : "row-major";
+}
+
+const char *hash_hex(char to[33], const unsigned char hash[16])
+{
+	for (int i = 0; i < 16; i++)
+		snprintf(to + 2 * i, 3, "%02x", hash[i]);
+	return to;
+}
+
+static void job_free(struct job *j)
+{
+	j->server->loads--;
+	load_free(j->load);
+	free(j);
+}
+
+struct object *job_object(const struct job *j)
+{
+	return j->object;
+}
+
+unsigned job_tiles_done(const struct job *j)
+{
+	const struct job *loader = j->object ? j->object->loader : NULL;
+	return loader ? atomic_load(&loader->load->tiles_done) : 0;
+}
+
+uint64_t object_bytes(const struct object *o)
+{
+	return o->resident.bytes;
+}
+
+static void on_timer(uv_timer_t *timer);
+
+/* Decides again soon, from the loop: whoever calls may be in the middle of something. */
+static void step_soon(struct server *s)
+{
+	uv_timer_start(&s->residency_timer, on_timer, 0, 0);
+}
+
+static void object_free(struct object *o)
+{
+	residency_remove(&o->resident);
+	image_fini(&o->image);
+	free(o);
+}
+
+void object_hold(struct object *o)
+{
+	residency_hold(&o->resident);
+}
+
+void object_release(struct object *o)
+{
+	residency_release(&o->resident, server_now());
+	/* Nobody wants what is being loaded: its worker ends soon, and on_loaded takes it away. */
+	if (o->resident.refs == 0 && o->resident.state == RESIDENT_LOADING) {
+		residency_abandon(&o->resident);
+		atomic_store(&o->loader->load->stop, true);
+	}
+	step_soon(o->server);
+}
+
+static struct object *object_new(struct job *j)
+{
+	struct server *s = j->server;
+	const struct load *l = j->load;
+	struct object *o = calloc(1, sizeof *o);
+	if (!o)
+		return NULL;
+	o->server = s;
+	o->id = ++s->next_object;
+	o->loader = j;
+	o->geometry = l->geometry;
+	o->why = l->why;
+	snprintf(o->label, sizeof o->label, "%s", l->request.label);
+	snprintf(o->type, sizeof o->type, "%s", l->matrix.reading);
+	err_printable(o->tensor, sizeof o->tensor, l->matrix.tensor->name, l->matrix.tensor->name_size);
+	return o;
+}
+
+/* An error of loading names the file and the tensor for programs too. */
+static void blame(const struct job *j, struct err *err)
+{
+	const struct load_request *q = &j->load->request;
+	snprintf(err->detail.file, sizeof err->detail.file, "%s", q->label);
+	err_printable(err->detail.tensor, sizeof err->detail.tensor, q->tensor, strlen(q->tensor));
+}
+
+/* The end of a job whose handle, if it still has one, gets nothing. */
+static void job_fail(struct job *j)
+{
+	struct handle *h = j->handle;
+	struct err err = j->err;
+	blame(j, &err);
+	job_free(j);
+	if (h)
+		handle_settled(h, NULL, false, &err);
+}
+
+/* The end of a job whose object is there. */
+static void job_done(struct job *j)
+{
+	struct handle *h = j->handle;
+	struct object *o = j->object;
+	bool attached = j->state == JOB_ATTACHING;
+	if (h)
+		snprintf(h->note, sizeof h->note, "%s", j->load->matrix.note);
+	job_free(j);
+	if (h)
+		handle_settled(h, o, attached, NULL);
+}
+
+static void ask(struct job *j)
+{
+	struct server *s = j->server;
+	const struct geometry *g = &j->load->geometry;
+
+	j->state = JOB_ASKING;
+	j->object = NULL;
+	j->claim.identity = (struct identity){
+		.role = "head", .k = g->h, .n = g->nv, .kd = g->kd, .nd = g->nd, .layout = g->layout};
+	memcpy(j->claim.identity.hash, j->load->hash, sizeof j->claim.identity.hash);
+	j->claim.bytes = geometry_bytes(g);
+	j->claim.transient = load_transient(j->load);
+	residency_ask(&s->residency, &j->claim, server_now());
+}
+
+static void loading(uv_work_t *work)
+{
+	struct job *j = work->data;
+	j->result = load_pack(j->load, &j->err);
+}
+
+/* A job that waits for `o`, out of the list; NULL: none does. */
+static struct job *next_attaching(struct server *s, const struct object *o)
+{
+	link_each(at, &s->attaching)
+	{
+		struct job *j = link_of(at, struct job, in_waiting);
+		if (j->object != o)
+			continue;
+		link_remove(&j->in_waiting);
+		return j;
+	}
+	return NULL;
+}
+
+static void on_loaded(uv_work_t *work, int status)
+{
+	struct job *j = work->data;
+	struct server *s = j->server;
+	struct object *o = j->object;
+	bool there = j->result == 0 && o->resident.state != RESIDENT_ABANDONED;
+
+	(void)status;
+	o->loader = NULL;
+	if (there) {
+		o->nonfinite = j->load->nonfinite;
+		o->image = j->load->image;
+		memset(&j->load->image, 0, sizeof j->load->image);
+		residency_ready(&o->resident, o->image.size, server_now());
+		job_done(j);
+		while ((j = next_attaching(s, o)))
+			job_done(j);
+	} else {
+		struct job *other;
+		image_fini(&j->load->image); /* before anybody is let into the room it takes */
+		/* Their own files may be good. The object, with its count of users, goes. */
+		while ((other = next_attaching(s, o))) {
+			log_line("object", o->id, "loaded again from the file of session %" PRIu64 ": %s",
+				 other->handle->session->number, j->err.text);
+			ask(other);
+		}
+		object_free(o);
+		job_fail(j);
+	}
+	step_soon(s);
+}
+
+static void load_object(struct job *j)
+{
+	struct object *o = object_new(j);
+	if (!o) {
+		residency_withdraw(&j->claim);
+		err_set(&j->err, NPU_E_NO_MEMORY, "no memory for one more object");
+		job_fail(j);
+		return;
+	}
+	j->state = JOB_LOADING;
+	j->object = o;
+	residency_begin(&j->server->residency, &o->resident, &j->claim, server_now());
+	uv_queue_work(&j->server->loop, &j->work, loading, on_loaded);
+}
+
+static void attach(struct job *j, struct object *o)
+{
+	residency_withdraw(&j->claim);
+	object_hold(o);
+	j->object = o;
+	j->state = JOB_ATTACHING;
+	if (o->resident.state == RESIDENT_READY)
+		job_done(j);
+	else
+		link_append(&j->server->attaching, &j->in_waiting);
+}
+
+static void evict(struct object *o, bool for_another)
+{
+	log_line("object", o->id, "evicted: %s %s, %.1f MB, %s", o->label, o->tensor,
+		 (double)object_bytes(o) / 1e6,
+		 for_another ? "somebody else needs the room" : "nobody has used it for [resident] keep");
+	object_free(o);
+}
+
+/* Why there is no room, with the arithmetic. */
+static void refuse(struct job *j, enum residency_verdict verdict)
+{
+	struct server *s = j->server;
+	struct residency_sums sums = residency_sums(&s->residency);
+	uint64_t need = j->claim.bytes + j->claim.transient;
+	const char *why = "what others hold was not given back in time: ask again later, or close something";
+	int code = NPU_E_NO_MEMORY;
+
+	if (verdict == RESIDENCY_TOO_LARGE)
+		why = "it can never fit: raise [resident] max_bytes, or give the machine or its control "
+		      "group more";
+	else if (verdict == RESIDENCY_PINNED) {
+		why = "what is not pinned would not be enough: unpin something, or raise [resident] "
+		      "max_bytes";
+		code = NPU_E_PINNED;
+	}
+	err_set(&j->err, code,
+		"%s: needs %" PRIu64 " bytes (%" PRIu64 " of weights, %" PRIu64
+		" while they are packed); of %" PRIu64 " bytes, %" PRIu64
+		" are in use by %u objects: %" PRIu64 " held by sessions, %" PRIu64 " loading, %" PRIu64
+		" pinned, %" PRIu64 " could go. %s",
+		j->load->request.label, need, j->claim.bytes, j->claim.transient, s->residency.budget,
+		sums.used, link_count(&s->residency.objects), sums.held, sums.loading, sums.pinned,
+		sums.freeable, why);
+	j->err.detail.needed = need;
+	j->err.detail.limit = s->residency.budget;
+	residency_withdraw(&j->claim);
+	job_fail(j);
+}
+
+/*
+ * Weights are bounded by what is configured and by what the machine has left now: objects that are there
+ * are in the latter already.
+ */
+static uint64_t budget(const struct server *s)
+{
+	struct residency_sums sums = residency_sums(&s->residency);
+	uint64_t most = s->config.resident_bytes;
+	if (link_empty(&s->residency.claims))
+		return most;
+	uint64_t room = memory_room(""), there = sums.used - sums.loading;
+	return room < most && there < most - room ? there + room : most;
+}
+
+static void step(struct server *s)
+{
+	uint64_t wake;
+
+	for (;;) {
+		s->residency.budget = budget(s);
+		struct residency_step step = residency_next(&s->residency, server_now(), &wake);
+		struct job *j = step.claim ? link_of(step.claim, struct job, claim) : NULL;
+		struct object *o = step.object ? link_of(step.object, struct object, resident) : NULL;
+		switch (step.verdict) {
+		case RESIDENCY_ATTACH:
+			attach(j, o);
+			break;
+		case RESIDENCY_LOAD:
+			load_object(j);
+			break;
+		case RESIDENCY_EVICT:
+			evict(o, j != NULL);
+			break;
+		case RESIDENCY_TOO_LARGE:
+		case RESIDENCY_PINNED:
+		case RESIDENCY_HELD:
+			refuse(j, step.verdict);
+			break;
+		case RESIDENCY_NOTHING:
+			if (wake != UINT64_MAX) {
+				uint64_t now = server_now();
+				uv_timer_start(&s->residency_timer, on_timer, wake > now ? wake - now : 0, 0);
+			}
+			return;
+		}
+	}
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	step(timer->data);
+}
+
+static void identifying(uv_work_t *work)
+{
+	struct job *j = work->data;
+	j->result = load_identify(j->load, &j->err);
+}
+
+static void on_identified(uv_work_t *work, int status)
+{
+	struct job *j = work->data;
+
+	(void)status;
+	if (!j->handle) {
+		job_free(j);
+		return;
+	}
+	if (j->result) {
+		job_fail(j);
+		return;
+	}
+	ask(j);
+	step(j->server);
+}
+
+int job_begin(struct job **out, struct server *server, struct load *load, struct handle *h)
+{
+	struct job *j = calloc(1, sizeof *j);
+	if (!j) {
+		load_free(load);
+		return NPU_E_NO_MEMORY;
+	}
+	j->server = server;
+	j->load = load;
+	j->handle = h;
+	j->work.data = j;
+	link_init(&j->in_waiting);
+	link_init(&j->claim.in_claims);
+	server->loads++;
+	uv_queue_work(&server->loop, &j->work, identifying, on_identified);
+	*out = j;
+	return 0;
+}
+
+void job_leave(struct job *j)
+{
+	struct object *o = j->object;
+
+	j->handle = NULL;
+	switch (j->state) {
+	case JOB_IDENTIFYING:
+		atomic_store(&j->load->stop, true);
+		break;
+	case JOB_ASKING:
+		residency_withdraw(&j->claim);
+		step_soon(j->server);
+		job_free(j);
+		break;
+	case JOB_LOADING: /* goes on while others wait for it */
+		object_release(o);
+		break;
+	case JOB_ATTACHING:
+		link_remove(&j->in_waiting);
+		object_release(o);
+		job_free(j);
+		break;
+	}
+}
+
+void objects_init(struct server *server)
+{
+	int64_t keep = server->config.keep == CONFIG_FOR_EVER ? -1 : (int64_t)server->config.keep * 1000;
+	residency_init(&server->residency, keep);
+	link_init(&server->attaching);
+	uv_timer_init(&server->loop, &server->residency_timer);
+	server->residency_timer.data = server;
+}
+
+void objects_fini(struct server *server)
+{
+	link_each(at, &server->residency.objects)
+		object_free(link_of(link_of(at, struct resident, in_objects), struct object, resident));
+}

@@ -1,0 +1,52 @@
+/*
+ * The weights that are resident, and their loading. What stays and what goes is residency.h's to decide; here
+ * it is done. Loop thread only; files are read and packed on worker threads (loader.h). Objects are
+ * named by what they hold, so those who want the same share one load and one copy.
+ */
+#ifndef NPUD_OBJECTS_H
+#define NPUD_OBJECTS_H
+
+#include "loader.h"
+#include "residency.h"
+#include "server.h"
+
+struct handle;
+struct job;
+
+struct object {
+	struct resident resident; /* identity, state, users: handles and passes */
+	struct server *server;
+	uint64_t id;
+	struct geometry geometry;
+	struct image image; /* when ready */
+	char label[129], tensor[512], type[32];
+	enum head_reason why;
+	uint64_t nonfinite, rows;
+	unsigned handles;
+	struct job *loader; /* while loading */
+};
+
+/*
+ * Begins to find out what `load` (given away) names, and then to attach `h` to it: handle_settled follows,
+ * unless job_leave comes first.
+ */
+int job_begin(struct job **out, struct server *server, struct load *load, struct handle *h);
+/* The handle wants nothing any more. */
+void job_leave(struct job *j);
+/* What the job will attach to, once that is known and there is room; NULL before. */
+struct object *job_object(const struct job *j);
+unsigned job_tiles_done(const struct job *j);
+
+void object_hold(struct object *o);
+void object_release(struct object *o);
+/* Bytes it has, or will have when it is loaded. */
+uint64_t object_bytes(const struct object *o);
+
+void objects_init(struct server *server);
+/* Forgets what nobody uses; all handles must be closed and all passes ended. */
+void objects_fini(struct server *server);
+
+const char *layout_name(enum layout layout);
+const char *hash_hex(char to[33], const unsigned char hash[16]);
+
+#endif

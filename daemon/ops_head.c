@@ -1,0 +1,238 @@
+/* The operations on heads. */
+#include "handles.h"
+#include "own.h"
+#include <string.h>
+
+static int layout_of(struct proto_bytes name, enum layout *out, struct err *err)
+{
+	for (*out = LAYOUT_ROW_MAJOR; *out <= LAYOUT_BLOCKED; (*out)++) {
+		const char *known = layout_name(*out);
+		if (strlen(known) == name.size && memcmp(known, name.data, name.size) == 0)
+			return 0;
+	}
+	return err_set(err, NPU_E_BAD_VALUE, "there is no such layout; blocked and row-major are");
+}
+
+int on_head_open(struct request *r, const struct req_head_open *q, struct rep_head_open *a, struct err *err)
+{
+	struct session *s = r->session;
+	const struct file *file = session_file(s, q->file);
+	struct load_request want = {
+		.options = {.transpose = q->transpose, .is_signed = q->is_signed, .k = q->k},
+		.tile = q->tile,
+	};
+	struct handle *h;
+
+	if (!file)
+		return err_set(err, NPU_E_NO_SUCH_HANDLE,
+			       "this session has no file %llu: pass it on the side socket first",
+			       (unsigned long long)q->file);
+	if (!q8_layout_of(q->q8.data, q->q8.size, &want.options.q8))
+		return err_set(err, NPU_E_BAD_VALUE, "there is no such q8 layout; auto, a and b are");
+	int result = layout_of(q->layout, &want.layout, err);
+	if (result)
+		return result;
+	if (q->label.size)
+		err_printable(want.label, sizeof want.label, q->label.data, q->label.size);
+	else
+		snprintf(want.label, sizeof want.label, "%s", file->name);
+	want.tensor = strndup(q->tensor.data, q->tensor.size);
+	result = handle_open(&h, s, file, &want, err);
+	if (result == 0)
+		a->head = h->number;
+	return result;
+}
+
+/* How far the handle is that a request waits for, or that it is there, or why it will not be. */
+static void answer_wait(struct request *r)
+{
+	static const char *const why[] = {"named", "untied", "tied"};
+	const struct handle *h = r->handle;
+	const struct object *o = h->job ? job_object(h->job) : h->object;
+	struct rep_head_wait a = {};
+	char digest[33];
+
+	if (h->err.code) {
+		request_fail(r, &h->err);
+		return;
+	}
+	if (o) {
+		const struct geometry *g = &o->geometry;
+		a.ready = !h->job;
+		a.tiles_done = a.ready ? g->tiles : job_tiles_done(h->job);
+		a.nv = g->nv;
+		a.h = g->h;
+		a.kpad = g->kd;
+		a.tile = g->nd;
+		a.tiles = g->tiles;
+		a.layout = PROTO_STR(layout_name(g->layout));
+		a.tensor = PROTO_STR(o->tensor);
+		a.type = PROTO_STR(o->type);
+		a.note = PROTO_STR(h->note);
+		a.why = PROTO_STR(why[o->why]);
+		a.hash = PROTO_STR(hash_hex(digest, o->resident.identity.hash));
+		a.bytes = object_bytes(o);
+		a.attached = h->attached;
+		a.packed = a.ready && !h->attached ? g->tiles : 0;
+		a.nonfinite = o->nonfinite;
+		a.seconds = h->seconds;
+	}
+	request_reply(r, &a);
+}
+
+int on_head_wait(struct request *r, const struct req_head_wait *q, struct rep_head_wait *a, struct err *err)
+{
+	struct handle *h;
+	int result = handle_find(&h, r->session, q->head, err);
+
+	(void)a;
+	if (result)
+		return result;
+	r->handle = h;
+	if (h->job)
+		return request_wait(r, &h->waiters, q->wait_ms, answer_wait);
+	answer_wait(r);
+	return LATER;
+}
+
+static bool is(struct proto_bytes b, const char *text)
+{
+	return strlen(text) == b.size && memcmp(text, b.data, b.size) == 0;
+}
+
+int on_head_run(struct request *r, const struct req_head_run *q, struct rep_head_run *a, struct err *err)
+{
+	struct run *run = &r->run;
+	struct handle *h;
+	int result = handle_find(&h, r->session, q->head, err);
+
+	(void)a;
+	if (result)
+		return result;
+	if (h->err.code) {
+		*err = h->err;
+		return err->code;
+	}
+	if (h->job)
+		return err_set(err, NPU_E_BAD_VALUE, "head %llu is loading: head.wait until it is ready",
+			       (unsigned long long)q->head);
+	const struct geometry *g = &h->object->geometry;
+	uint64_t x_bytes = q->rows * g->h * sizeof(float);
+	if (q->rows == 0 || q->rows > PROTO_ROWS_MAX)
+		return err_set(err, NPU_E_TOO_LARGE, "%llu rows; 1 to %u are allowed",
+			       (unsigned long long)q->rows, PROTO_ROWS_MAX);
+	if (q->x.size != x_bytes) {
+		err_set(err, NPU_E_BAD_COUNT, "x has %zu bytes; %llu rows of %u float32 are %llu bytes",
+			q->x.size, (unsigned long long)q->rows, g->h, (unsigned long long)x_bytes);
+		err->detail.needed = x_bytes;
+		err->detail.limit = q->x.size;
+		return err->code;
+	}
+	if (is(q->want, "logits")) {
+		run->want = WANT_LOGITS;
+		run->k = g->nv;
+	} else if (is(q->want, "top-k") || is(q->want, "argmax")) {
+		run->want = WANT_TOP;
+		run->k = is(q->want, "argmax") ? 1 : q->k;
+	} else {
+		return err_set(err, NPU_E_BAD_VALUE, "want is none of logits, top-k, argmax");
+	}
+	if (run->k == 0 || q->k > g->nv)
+		return err_set(err, NPU_E_BAD_VALUE, "k is %llu; 1 to %u words can be had",
+			       (unsigned long long)q->k, g->nv);
+	uint64_t reply = q->rows * run->k * (run->want == WANT_LOGITS ? 4 : 8) + 4096;
+	if (reply > PROTO_REPLY_MAX) {
+		err_set(err, NPU_E_TOO_LARGE,
+			"the answer would have %llu bytes; a reply may have %u: ask for fewer rows",
+			(unsigned long long)reply, PROTO_REPLY_MAX);
+		err->detail.needed = reply;
+		err->detail.limit = PROTO_REPLY_MAX;
+		return err->code;
+	}
+	run->image = &h->object->image;
+	run->x = (const void *)q->x.data;
+	run->waiting = (struct batch_run){.key = h->object->id, .rows = q->rows, .weight = 1};
+	r->object = h->object;
+	object_hold(r->object);
+	r->state = REQUEST_RUNNING;
+	executor_add(&r->server->executor, &r->session->rows, run);
+	return LATER;
+}
+
+void head_answer_run(struct request *r)
+{
+	const struct run *run = &r->run;
+	size_t words = (size_t)run->waiting.rows * run->k;
+	char digest[33];
+	struct rep_head_run a = {
+		.nonfinite = run->nonfinite,
+		.path = PROTO_STR("host"),
+		.kernel = PROTO_STR(r->server->kernels.head_variant),
+		.rows_in_pass = run->rows_in_pass,
+		.hash = PROTO_STR(hash_hex(digest, r->object->resident.identity.hash)),
+		.queue_seconds = run->queue_seconds,
+		.compute_seconds = run->compute_seconds,
+		.cpu_seconds = run->cpu_seconds,
+	};
+	if (run->want == WANT_LOGITS) {
+		a.logits = (struct proto_bytes){(const char *)run->logits, words * sizeof *run->logits};
+	} else {
+		a.ids = (struct proto_bytes){(const char *)run->ids, words * sizeof *run->ids};
+		a.values = (struct proto_bytes){(const char *)run->values, words * sizeof *run->values};
+	}
+	request_reply(r, &a);
+}
+
+int on_head_close(struct request *r, const struct req_head_close *q, struct rep_head_close *a,
+		  struct err *err)
+{
+	struct handle *h;
+	int result = handle_find(&h, r->session, q->head, err);
+
+	(void)a;
+	if (result == 0)
+		handle_close(h);
+	return result;
+}
+
+int on_head_list(struct request *r, const struct req_head_list *q, struct rep_head_list *a, struct err *err)
+{
+	struct row_head rows[64];
+	char digests[64][33];
+	size_t n = 0;
+
+	(void)err;
+	link_each(at, &r->server->residency.objects)
+	{
+		const struct object *o =
+			link_of(link_of(at, struct resident, in_objects), struct object, resident);
+		const struct geometry *g = &o->geometry;
+		if (o->id <= q->after)
+			continue;
+		if (n == 64) {
+			a->more = true;
+			break;
+		}
+		rows[n] = (struct row_head){
+			.id = o->id,
+			.label = PROTO_STR(o->label),
+			.tensor = PROTO_STR(o->tensor),
+			.type = PROTO_STR(o->type),
+			.layout = PROTO_STR(layout_name(g->layout)),
+			.hash = PROTO_STR(hash_hex(digests[n], o->resident.identity.hash)),
+			.state = PROTO_STR(o->resident.state == RESIDENT_READY ? "ready" : "loading"),
+			.nv = g->nv,
+			.h = g->h,
+			.kpad = g->kd,
+			.tile = g->nd,
+			.tiles = g->tiles,
+			.bytes = object_bytes(o),
+			.users = o->handles,
+			.rows = o->rows,
+		};
+		n++;
+	}
+	a->heads = (struct proto_list){rows, n};
+	request_reply(r, a); /* here, for the rows are ours */
+	return LATER;
+}

@@ -1,0 +1,41 @@
+#!/bin/bash
+# What nobody uses stays resident while there is room, goes oldest first when there is none, and what can
+# never fit is refused with the arithmetic.
+. "$(dirname "$0")/lib.bash"
+for i in 1 2 3; do
+	"$NPUD_BIN/tests/make-model" "$work/$i.safetensors" 3000 1024 $i >/dev/null || fail "make-model"
+done
+"$NPUD_BIN/tests/make-model" "$work/large.safetensors" 30000 1024 4 >/dev/null || fail "make-model"
+# A head of 3000 x 1024 is 4 MB in pages of 2 MB: two of them and the room to pack one fit.
+cat >"$work/npud.conf" <<EOC
+[resident]
+max_bytes = 14000000
+keep = -1
+EOC
+start_daemon --config "$work/npud.conf"
+resident() { "$npuctl" heads --json | python3 -c '
+import json, sys
+print(*sorted(h["label"].split(".")[0] for h in json.load(sys.stdin)["heads"]))'; }
+open_head() { "$head" run "$work/$1.safetensors" --random 1 --json | python3 -c '
+import json, sys
+print(json.load(sys.stdin)["packed"])'; }
+
+[ "$(open_head 1)" = 1 ] || fail "the first open does not pack"
+[ "$(open_head 1)" = 0 ] || fail "the second open packs again what is there"
+[ "$(open_head 2)" = 1 ] || fail "another head is not packed"
+[ "$(resident)" = "1 2" ] || fail "resident: $(resident)"
+[ "$(open_head 1)" = 0 ] || fail "1 went although there was room"
+sleep 0.1 # the shortest stay
+[ "$(open_head 3)" = 1 ] || fail "3 finds no room"
+[ "$(resident)" = "1 3" ] || fail "2 was used longest ago, but resident are: $(resident)"
+grep -q 'evicted: 2.safetensors.*needs the room' "$log" || fail "the log does not say what was evicted"
+
+status=0
+"$head" run "$work/large.safetensors" --random 1 2>"$work/said" || status=$?
+[ $status = 75 ] || fail "a head larger than the budget: status $status"
+for word in 'needs 3' 'of 14000000 bytes' 'could go' 'never fit' 'max_bytes'; do
+	grep -q -- "$word" "$work/said" || fail "the refusal lacks '$word': $(cat "$work/said")"
+done
+[ "$(resident)" = "1 3" ] || fail "a refusal evicted something: $(resident)"
+daemon_lives "evictions"
+stop_daemon
