@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define ANSWER_MS 5000
+#define REQUEST_ID 4	    /* bytes that REQ puts before a message */
 #define REFUSED_IN_WORDS 32 /* connections of a user that are only taken so that hello can say why not */
 
 struct event {
@@ -262,7 +263,7 @@ int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigne
 	int r = nng_rep0_open(&l->socket);
 	if (r)
 		return err_set(err, NPU_E_IO, "%s: cannot listen: %s", path, nng_strerror(r));
-	nng_socket_set_size(l->socket, NNG_OPT_RECVMAXSZ, PROTO_REQUEST_MAX);
+	nng_socket_set_size(l->socket, NNG_OPT_RECVMAXSZ, PROTO_REQUEST_MAX + REQUEST_ID);
 	nng_pipe_notify(l->socket, NNG_PIPE_EV_ADD_PRE, on_pipe, l);
 	nng_pipe_notify(l->socket, NNG_PIPE_EV_REM_POST, on_pipe, l);
 	for (int i = 0; i < 4 && r == 0; i++)
