@@ -304,6 +304,13 @@ int arbiter_restore(struct arbiter *a, uint64_t now, const struct ticket_record 
 	return 0;
 }
 
+void arbiter_forget(struct arbiter *a, struct ticket *t)
+{
+	link_remove(&t->in_tickets);
+	a->count--;
+	free(t);
+}
+
 static int refuse_over(const struct ticket *t, struct err *err)
 {
 	if (ticket_over(t) || t->is.state == TICKET_EXPIRING)
@@ -618,7 +625,7 @@ bool arbiter_decide(struct arbiter *a, uint64_t now, struct decision *d)
 			return true;
 	}
 	struct ticket *next = a->draining ? NULL : first(a, now);
-	if (!next)
+	if (!next || next->absent)
 		return false;
 	if (can_hold(a, next)) {
 		next->is.state = TICKET_OFFERED;

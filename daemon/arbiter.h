@@ -18,7 +18,8 @@
 struct ticket {
 	struct link in_tickets; /* arbiter.tickets, or arbiter.ended */
 	struct ticket_record is;
-	void *host; /* the caller's */
+	bool absent; /* its client is not connected: it keeps its place and is offered nothing */
+	void *host;  /* the caller's */
 };
 
 struct arbiter_limits {
@@ -112,6 +113,8 @@ uint64_t arbiter_due(const struct arbiter *a, uint64_t now);
 struct ticket *arbiter_find(struct arbiter *a, uint64_t id); /* ended ones too; NULL */
 /* A ticket of a former life of the daemon. An offer that was under way is queued again in its place. */
 int arbiter_restore(struct arbiter *a, uint64_t now, const struct ticket_record *record, struct ticket **out);
+/* Undoes arbiter_request or arbiter_restore, for who cannot see the ticket through. */
+void arbiter_forget(struct arbiter *a, struct ticket *t);
 
 bool ticket_over(const struct ticket *t);
 /* Offered, granted or expiring, and not by joining another. */

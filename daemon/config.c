@@ -31,6 +31,7 @@ static const struct key {
 	TEXT_KEY("daemon", "group", group),
 	TEXT_KEY("daemon", "admin_group", admin_group),
 	TEXT_KEY("device", "kind", device),
+	TEXT_KEY("device", "node", device_node),
 	COUNT_KEY("head", "threads", threads, 1, 16),
 	COUNT_KEY("head", "batch", batch, 1, BATCH_ROWS_MAX),
 	COUNT_KEY("resident", "max_bytes", resident_bytes, 1 << 20, UINT64_C(1) << 50),
@@ -41,6 +42,14 @@ static const struct key {
 	COUNT_KEY("limits", "user_connections", user_connections, 1, 100000),
 	COUNT_KEY("limits", "user_in_flight", user_in_flight, 1, 4096),
 	COUNT_KEY("limits", "handles", handles, 1, 65536),
+	COUNT_KEY("ticket", "default", ticket_default, 1, 30 * 86400),
+	COUNT_KEY("ticket", "max", ticket_max, 1, 30 * 86400),
+	COUNT_KEY("ticket", "grace", ticket_grace, 1, 3600),
+	COUNT_KEY("ticket", "aging", ticket_aging, 1, 86400),
+	COUNT_KEY("ticket", "shared_slots", ticket_shared_slots, 1, 64),
+	COUNT_KEY("ticket", "queue", ticket_queue, 1, 1024),
+	COUNT_KEY("ticket", "per_user", ticket_per_user, 1, 1024),
+	COUNT_KEY("ticket", "idle_release", ticket_idle_release, 0, 30 * 86400),
 	COUNT_KEY("ticket", "resume", ticket_resume, 0, 3600),
 };
 
@@ -59,6 +68,7 @@ void config_defaults(struct config *c)
 	char run_user[64];
 
 	*c = (struct config){.device = "none",
+			     .device_node = "/dev/accel/accel0",
 			     .threads = 4,
 			     .batch = 16,
 			     .resident_bytes =
@@ -70,6 +80,13 @@ void config_defaults(struct config *c)
 			     .user_connections = 1024,
 			     .user_in_flight = 256,
 			     .handles = 1024,
+			     .ticket_default = 600,
+			     .ticket_max = 14400,
+			     .ticket_grace = 10,
+			     .ticket_aging = 60,
+			     .ticket_shared_slots = 2,
+			     .ticket_queue = 256,
+			     .ticket_per_user = 32,
 			     .ticket_resume = 30};
 	snprintf(run_user, sizeof run_user, "/run/user/%u", (unsigned)getuid());
 	if (env && *env)

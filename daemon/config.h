@@ -10,11 +10,12 @@ struct config {
 	char cache_dir[PATH_MAX]; /* [daemon] cache_dir */
 	char state_dir[PATH_MAX]; /* [daemon] state_dir */
 	char group[64];		  /* [daemon] group: whose members may connect; empty: the owner's only */
-	char admin_group[64]; /* [daemon] admin_group: who may do what concerns others; empty: root and the
-				 owner */
-	char device[16];      /* [device] kind: none */
-	uint64_t threads;     /* [head] threads: of a pass and of packing; no more than processors */
-	uint64_t batch;	      /* [head] batch: rows of one pass at most */
+	char admin_group[64];  /* [daemon] admin_group: who may do what concerns others; empty: root and the
+				  owner */
+	char device[16];       /* [device] kind: none */
+	char device_node[256]; /* [device] node: of the NPU, for who has it open */
+	uint64_t threads;      /* [head] threads: of a pass and of packing; no more than processors */
+	uint64_t batch;	       /* [head] batch: rows of one pass at most */
 #define CONFIG_FOR_EVER UINT64_MAX
 	uint64_t keep;		   /* [resident] keep: seconds what nobody uses stays, or CONFIG_FOR_EVER */
 	uint64_t resident_bytes;   /* [resident] max_bytes: of all packed heads; default half of the memory */
@@ -24,8 +25,14 @@ struct config {
 	uint64_t user_connections; /* [limits] user_connections: of one user */
 	uint64_t user_in_flight;   /* [limits] user_in_flight: requests of one user */
 	uint64_t handles;	   /* [limits] handles: heads and files one user may have open */
-	uint64_t ticket_resume;	   /* [ticket] resume: seconds for which what a client held outlives its
-				      connection */
+	uint64_t ticket_default, ticket_max; /* [ticket] default, max: seconds of a lease */
+	uint64_t ticket_grace;		     /* [ticket] grace: seconds to finish after its end */
+	uint64_t ticket_aging;	      /* [ticket] aging: seconds after which a waiting one rises a class */
+	uint64_t ticket_shared_slots; /* [ticket] shared_slots: shared ones at once */
+	uint64_t ticket_queue, ticket_per_user; /* [ticket] queue, per_user: tickets of all, of one user */
+	uint64_t ticket_idle_release; /* [ticket] idle_release: seconds of doing nothing; 0: never */
+	uint64_t ticket_resume;	      /* [ticket] resume: seconds for which what a client held outlives its
+					 connection */
 };
 
 /*

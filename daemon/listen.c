@@ -1,6 +1,6 @@
 #include "listen.h"
+#include "process.h"
 #include "proto.h"
-#include <fcntl.h>
 #include <nng/protocol/reqrep0/rep.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,23 +36,6 @@ static void on_aio(void *arg)
 {
 	struct slot *s = arg;
 	queue(s->listener, (struct event){.kind = DONE, .slot = s});
-}
-
-/* The 22nd field of /proc/PID/stat, counted from behind the command's closing parenthesis. */
-static uint64_t start_time(pid_t pid)
-{
-	char path[64], text[1024];
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	ssize_t n = read(fd, text, sizeof text - 1);
-	close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	char *at = strrchr(text, ')');
-	for (int field = 2; at && field < 22; field++)
-		at = strchr(at + 1, ' ');
-	return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
 /* Counts a connection, and says whether it may stay. */
@@ -99,7 +82,7 @@ static void on_pipe(nng_pipe pipe, nng_pipe_ev ev, void *arg)
 	peer.uid = (uid_t)uid;
 	peer.gid = (gid_t)gid;
 	peer.pid = (pid_t)pid;
-	peer.start = start_time(peer.pid);
+	peer.start = process_start(peer.pid);
 	peer.pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
 	queue(l, (struct event){.kind = BORN, .peer = peer});
 }

@@ -28,6 +28,13 @@ int on_hello(struct request *r, const struct req_hello *q, struct rep_hello *a, 
 		if (result)
 			return result;
 	}
+	s->under = q->ticket;
+	if (q->ticket) {
+		struct err ignored; /* what is sent under it is refused, hello is not */
+		const struct ticket *t =
+			tickets_of_token(&r->server->tickets, q->ticket, q->ticket_token, &ignored);
+		s->under_number = t ? t->is.number : 0;
+	}
 	s->ready = true;
 	a->session = s->number;
 	a->token = (struct proto_bytes){(const char *)s->token, sizeof s->token};

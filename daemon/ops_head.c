@@ -1,4 +1,5 @@
 /* The operations on heads. */
+#include "work.h"
 #include "handles.h"
 #include "own.h"
 #include <string.h>
@@ -116,6 +117,11 @@ int on_head_run(struct request *r, const struct req_head_run *q, struct rep_head
 	if (h->job)
 		return err_set(err, NPU_E_BAD_VALUE, "head %llu is loading: head.wait until it is ready",
 			       (unsigned long long)q->head);
+	const struct work_ask ask = {.ticket = r->session->under, .number = r->session->under_number};
+	struct work_place place; /* the host in any case: kind = none */
+	result = work_place(&r->server->tickets.arbiter, server_now(), &ask, &place, err);
+	if (result)
+		return result;
 	const struct geometry *g = &h->object->geometry;
 	uint64_t x_bytes = q->rows * g->h * sizeof(float);
 	if (q->rows == 0 || q->rows > PROTO_ROWS_MAX)

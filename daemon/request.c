@@ -348,6 +348,7 @@ void request_ran(void *arg, struct run *run)
 
 	server->rows += run->done;
 	r->object->rows += run->done;
+	tickets_computed(&server->tickets, r->uid, run->compute_seconds);
 	if (!r->session) {
 		slot_drop(r->slot);
 		release(r);

@@ -14,6 +14,7 @@
 
 struct object;
 struct handle;
+struct holding;
 
 struct request {
 	struct link in_session;	 /* session.requests */
@@ -34,6 +35,7 @@ struct request {
 	struct handle *handle;		   /* head.wait: for which */
 	struct event_ring *ring;	   /* events.next, events.list: whose, and after which number */
 	uint64_t since;
+	struct holding *holding; /* ticket.wait: for which */
 	/* head.run */
 	struct run run;
 	struct object *object; /* held */

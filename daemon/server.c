@@ -88,6 +88,7 @@ static void on_signal(uv_signal_t *signal, int number)
 		return;
 	}
 	s->stopping = true;
+	tickets_stop(&s->tickets);
 	events_tell_all(s, EVENT_SHUTDOWN, "signal %d: no new work, running work ends first", number);
 	s->stopping_since_ms = server_now();
 	link_each(at_session, &s->sessions)
@@ -116,6 +117,7 @@ int server_reload(struct server *s, struct err *err)
 	config_adopt(&s->config, &fresh, kept, sizeof kept);
 	listener_limit(&s->listener, (unsigned)s->config.connections, (unsigned)s->config.user_connections,
 		       (unsigned)s->config.in_flight_all);
+	tickets_limit(&s->tickets);
 	place_give_to_group(s);
 	events_tell(s, NULL, EVENT_RELOAD, 0, "the configuration was read again%s%s",
 		    kept[0] ? "; what changes at a restart only: " : "", kept);
@@ -174,6 +176,11 @@ int server_init(struct server *s, const struct config *config, const struct conf
 	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, (uint32_t)s->config.batch,
 			  request_ran, s))
 		return err_set(err, NPU_E_NO_MEMORY, "the executor's threads cannot be made");
+	r = neighbours_init(&s->neighbours, s, err);
+	if (r == 0)
+		r = tickets_init(&s->tickets, s, err);
+	if (r)
+		return r;
 	/* Before anybody can connect; from here on callbacks may be queued, and none runs before server_run.
 	 */
 	r = listener_init(&s->listener, &s->loop, config->socket, (unsigned)config->connections,
@@ -205,6 +212,7 @@ void server_fini(struct server *s)
 	executor_fini(&s->executor);
 	while (!link_empty(&s->sessions))
 		session_close(link_of(s->sessions.next, struct session, in_sessions));
+	tickets_fini(&s->tickets);
 	replies_fini(&s->replies);
 	event_ring_fini(&s->journal);
 	admins_fini(&s->admins);
@@ -219,5 +227,6 @@ void server_fini(struct server *s)
 	uv_run(&s->loop, UV_RUN_DEFAULT); /* loads that were asked to stop, handles that close */
 	objects_fini(s);
 	uv_loop_close(&s->loop);
+	neighbours_fini(&s->neighbours);
 	uv_mutex_destroy(&s->listener.lock);
 }

@@ -14,8 +14,10 @@
 #include "listen.h"
 #include "place.h"
 #include "residency.h"
+#include "neighbours.h"
 #include "quota.h"
 #include "replies.h"
+#include "tickets.h"
 #include <time.h>
 
 struct descriptors;
@@ -40,6 +42,8 @@ struct server {
 	uv_timer_t residency_timer;
 	struct replies replies;
 	struct quota quota;
+	struct tickets tickets;
+	struct neighbours neighbours;
 	struct event_ring journal;
 	uint64_t last_event;
 	unsigned in_flight, loads;

@@ -28,6 +28,7 @@ int session_new(struct session **out, struct server *server, struct peer peer)
 	link_init(&s->requests);
 	link_init(&s->files);
 	link_init(&s->handles);
+	link_init(&s->tickets);
 	link_append(&server->sessions, &s->in_sessions);
 	*out = s;
 	return 0;
@@ -48,6 +49,7 @@ void session_close(struct session *s)
 	link_each(at, &s->requests) request_abandon(link_of(at, struct request, in_session));
 	link_each(at, &s->handles) handle_close(link_of(at, struct handle, in_session));
 	link_each(at, &s->files) file_free(s, link_of(at, struct file, in_session));
+	tickets_session_closed(s);
 	event_ring_fini(&s->events);
 	replies_detach(&s->server->replies, s->replies,
 		       server_now() + s->server->config.ticket_resume * 1000);

@@ -21,7 +21,8 @@ struct session {
 	uint64_t since_ms, requests_seen, next_handle;
 	struct event_ring events;
 	struct batch_client rows; /* that wait: under the executor's lock */
-	struct link requests, files, handles;
+	struct link requests, files, handles, tickets;
+	uint64_t under, under_number; /* the ticket it works under; 0: none */
 	unsigned in_flight, file_count, handle_count;
 };
 

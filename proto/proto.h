@@ -53,6 +53,15 @@ typedef struct proto_bytes proto_bin;
 struct row_client {
 	ROW_client(F, L, row_client)
 };
+struct row_ticket {
+	ROW_ticket(F, L, row_ticket)
+};
+struct row_foreign {
+	ROW_foreign(F, L, row_foreign)
+};
+struct row_usage {
+	ROW_usage(F, L, row_usage)
+};
 struct row_event {
 	ROW_event(F, L, row_event)
 };

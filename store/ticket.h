@@ -30,6 +30,7 @@ struct ticket_record {
 	uint64_t requested_ms, aged_ms /* since when it rises in class */, offer_until_ms, granted_ms;
 	uint64_t duration_ms, expires_ms; /* 0: without an end */
 	uint64_t grace_ms, kill_ms, ended_ms, used_ms;
+	uint64_t asked_nonce, asked_req;    /* of the request it was made for, so that a repeat finds it */
 	uint64_t owner_start, keeper_start; /* clock ticks since boot: tell a reused pid from the process */
 	uint32_t uid, gid, pid;
 	uint32_t keeper;	    /* process that ends the tree when the owner dies; 0: none */
@@ -41,7 +42,13 @@ struct ticket_record {
 	char label[64], command[128], reason[96];
 	char cgroup[200]; /* that holds the tree; empty: none */
 };
-static_assert(sizeof(struct ticket_record) == 672, "tickets on disk");
+/* What one user held and computed, halved every day. */
+struct usage_record {
+	double held_seconds, computed_seconds;
+	uint64_t tickets, at_ms; /* granted; when it was last brought up to date */
+};
+static_assert(sizeof(struct usage_record) == 32, "usage on disk");
+static_assert(sizeof(struct ticket_record) == 688, "tickets on disk");
 
 const char *ticket_mode_name(enum ticket_mode mode);
 const char *ticket_class_name(enum ticket_class class);

@@ -1,0 +1,169 @@
+#include "neighbours.h"
+#include "own.h"
+#include "process.h"
+#include "request.h"
+#include "server.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+int neighbours_init(struct neighbours *n, struct server *server, struct err *err)
+{
+	n->server = server;
+	n->work.data = n;
+	link_init(&n->waiters);
+	link_init(&n->later);
+	n->seen = calloc(NEIGHBOURS_MAX, sizeof *n->seen);
+	n->found = calloc(NEIGHBOURS_MAX, sizeof *n->found);
+	return n->seen && n->found ? 0 : err_set(err, NPU_E_NO_MEMORY, "no memory to look for neighbours");
+}
+
+void neighbours_fini(struct neighbours *n)
+{
+	free(n->seen);
+	free(n->found);
+}
+
+/* The same device, or the same file where a test puts one in its place. */
+static bool is_node(const struct stat *st, const struct stat *node)
+{
+	if (S_ISCHR(node->st_mode))
+		return S_ISCHR(st->st_mode) && st->st_rdev == node->st_rdev;
+	return st->st_dev == node->st_dev && st->st_ino == node->st_ino;
+}
+
+/* 1: has it open, 0: has not, -1: may not be looked into. */
+static int has_open(pid_t pid, const struct stat *node)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+	DIR *dir = opendir(path);
+	int result = 0;
+	if (!dir)
+		return errno == EACCES || errno == EPERM ? -1 : 0;
+	for (const struct dirent *e; result == 0 && (e = readdir(dir));) {
+		struct stat st;
+		if (e->d_name[0] != '.' && fstatat(dirfd(dir), e->d_name, &st, 0) == 0)
+			result = is_node(&st, node);
+	}
+	closedir(dir);
+	return result;
+}
+
+static void describe(struct neighbour *n, pid_t pid)
+{
+	uid_t uid = 0;
+	*n = (struct neighbour){.pid = (uint32_t)pid};
+	process_uid(pid, &uid);
+	n->uid = uid;
+	process_name(pid, n->command, sizeof n->command);
+	for (size_t i = 0; i < sizeof n->ancestors / sizeof *n->ancestors && (pid = process_parent(pid)) > 1;
+	     i++)
+		n->ancestors[i] = (uint32_t)pid;
+}
+
+/* On a worker thread: writes found, found_count and found_hidden, which the loop leaves alone meanwhile. */
+static void look(uv_work_t *work)
+{
+	struct neighbours *n = work->data;
+	struct stat node;
+
+	n->found_count = n->found_hidden = 0;
+	DIR *dir = stat(n->server->config.device_node, &node) == 0 ? opendir("/proc") : NULL;
+	if (!dir)
+		return;
+	for (const struct dirent *e; n->found_count < NEIGHBOURS_MAX && (e = readdir(dir));) {
+		pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
+		int has = pid > 0 && pid != getpid() ? has_open(pid, &node) : 0;
+		if (has > 0)
+			describe(&n->found[n->found_count++], pid);
+		n->found_hidden += has < 0;
+	}
+	closedir(dir);
+}
+
+/* Whether it runs under a ticket that holds: it, or one that it comes from, is the holder. */
+static bool has_ticket(const struct neighbours *n, const struct neighbour *it)
+{
+	const struct arbiter *a = &n->server->tickets.arbiter;
+	link_each(at, &a->tickets)
+	{
+		const struct ticket_record *t = &link_of(at, struct ticket, in_tickets)->is;
+		if (t->state < TICKET_GRANTED)
+			continue;
+		if (t->pid == it->pid)
+			return true;
+		for (size_t i = 0; i < sizeof it->ancestors / sizeof *it->ancestors && it->ancestors[i]; i++)
+			if (it->ancestors[i] == t->pid || (t->keeper && it->ancestors[i] == t->keeper))
+				return true;
+	}
+	return false;
+}
+
+static void on_looked(uv_work_t *work, int status)
+{
+	struct neighbours *n = work->data;
+
+	(void)status;
+	n->looking = false;
+	n->looked_ms = server_now();
+	n->hidden = n->found_hidden;
+	n->count = 0;
+	for (unsigned i = 0; i < n->found_count; i++)
+		if (!has_ticket(n, &n->found[i]))
+			n->seen[n->count++] = n->found[i];
+	n->server->tickets.arbiter.foreign = n->count > 0;
+	while (!link_empty(&n->waiters)) {
+		struct request *r = link_of(n->waiters.next, struct request, in_waiters);
+		r->answer(r);
+	}
+	tickets_turn(&n->server->tickets);
+	/* Those that came while it was under way get a look that began after they came. */
+	if (!link_empty(&n->later)) {
+		n->waiters = n->later;
+		n->waiters.next->prev = n->waiters.prev->next = &n->waiters;
+		link_init(&n->later);
+		neighbours_look(n);
+	}
+}
+
+bool neighbours_stale(const struct neighbours *n, uint64_t ms)
+{
+	return access(n->server->config.device_node, F_OK) == 0 && server_now() - n->looked_ms > ms;
+}
+
+void neighbours_look(struct neighbours *n)
+{
+	if (n->looking || n->server->stopping)
+		return;
+	n->looking = true;
+	uv_queue_work(&n->server->loop, &n->work, look, on_looked);
+}
+
+int neighbours_wait(struct neighbours *n, struct request *r, void (*answer)(struct request *r))
+{
+	struct link *list = n->looking ? &n->later : &n->waiters;
+	neighbours_look(n);
+	return request_wait(r, list, PROTO_WAIT_MAX_MS, answer);
+}
+
+struct proto_list neighbours_list(struct neighbours *n, size_t most)
+{
+	size_t count = n->count < most ? n->count : most;
+	for (size_t i = 0; i < count; i++)
+		n->rows[i] = (struct row_foreign){.pid = n->seen[i].pid,
+						  .uid = n->seen[i].uid,
+						  .command = PROTO_STR(n->seen[i].command)};
+	return (struct proto_list){n->rows, count};
+}
+
+const char *neighbours_name(const struct neighbours *n, char *to, size_t room)
+{
+	size_t used = 0;
+	to[0] = '\0';
+	for (unsigned i = 0; i < n->count && used + 80 < room; i++)
+		used += (size_t)snprintf(to + used, room - used, "%s%u (%s)", used ? ", " : "",
+					 n->seen[i].pid, n->seen[i].command);
+	return to;
+}
