@@ -143,6 +143,7 @@ static void fill(const struct proto_message *m, char *to, char *rows)
 			fill(f->row, rows, NULL);
 			fill(f->row, rows + f->row->size, NULL);
 			*(struct proto_list *)v = (struct proto_list){rows, 2};
+			rows += 2 * f->row->size;
 			break;
 		}
 	}
@@ -181,7 +182,7 @@ static void same(const struct proto_message *m, const char *a, const char *b, co
 
 Test(proto, every_message_comes_back_as_it_was)
 {
-	alignas(16) static char from[4096], to[4096], rows[4096];
+	alignas(16) static char from[4096], to[4096], rows[8192];
 
 	for (unsigned op = 0; op < OP_COUNT; op++)
 		for (int reply = 0; reply < 2; reply++) {
