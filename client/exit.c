@@ -38,6 +38,7 @@ int exit_status(int error)
 	case NPU_E_MALFORMED:
 	case NPU_E_FILE_CHANGED:
 	case NPU_E_BAD_IMAGE:
+	case NPU_E_NO_SUCH_SESSION:
 		return EX_DATAERR;
 	case NPU_E_NO_DAEMON:
 	case NPU_E_CONNECTION_LOST:
@@ -54,6 +55,8 @@ int exit_status(int error)
 		return EX_NOPERM;
 	case NPU_E_CANCELLED:
 		return EXIT_INTERRUPTED;
+	case NPU_E_BAD_CONFIG:
+		return EX_CONFIG;
 	default:
 		return EX_SOFTWARE;
 	}

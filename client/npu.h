@@ -137,6 +137,26 @@ struct npu_head_row {
 };
 int npu_heads(npu_client *c, int (*each)(void *arg, const struct npu_head_row *row), void *arg);
 
+struct npu_event_row {
+	uint64_t number;  /* ever rising, from 1 when the daemon starts */
+	uint64_t time_ms; /* since 1970 */
+	uint64_t id;	  /* ticket or head it is about; 0: none */
+	uint64_t session; /* 0: all */
+	uint64_t uid;
+	const char *kind, *text;
+};
+/*
+ * The daemon's journal: calls `each` for all kept events after number `since`, and where there is none yet
+ * waits up to `wait_ms` (at most 25000) for the next; stops with the result of `each` when that is not 0.
+ * *lost (may be NULL): some were displaced, or the daemon restarted and what came is of its new life.
+ */
+int npu_events(npu_client *c, uint64_t since, uint32_t wait_ms, bool *lost,
+	       int (*each)(void *arg, const struct npu_event_row *row), void *arg);
+
+/* For administrators; NPU_E_NOT_ALLOWED says who that is. */
+int npu_kick(npu_client *c, uint64_t session); /* ends another session */
+int npu_reload(npu_client *c);		       /* has the daemon read its configuration again */
+
 /*
  * Asynchronous calls. NAME_start begins what NAME does; arguments are checked and files opened at once, and a
  * failure to begin is returned and nothing more comes. Otherwise `done` is called once, by npu_dispatch or

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "exit.h"
 #include "npu.h"
@@ -19,7 +20,8 @@ enum { PINGS_MAX = 1000000 };
 
 struct options {
 	const char *socket;
-	bool json, headers, count_given;
+	bool json, headers, count_given, follow;
+	const char *operand; /* of a command that takes one */
 	unsigned long count;
 };
 
@@ -256,6 +258,96 @@ static int do_version(npu_client *c, const struct options *o, int error)
 	return status;
 }
 
+static int do_kick(npu_client *c, const struct options *o)
+{
+	char *end;
+
+	errno = 0;
+	uint64_t session = strtoull(o->operand, &end, 10);
+	if (*o->operand < '0' || *o->operand > '9' || errno || *end)
+		return exit_usage("kick: '%s' is not the number of a session; npuctl clients lists them",
+				  o->operand);
+	int error = npu_kick(c, session);
+	return error ? exit_npu(c, error, NULL) : 0;
+}
+
+static int do_reload(npu_client *c, const struct options *o)
+{
+	int error = npu_reload(c);
+	(void)o;
+	return error ? exit_npu(c, error, NULL) : 0;
+}
+
+struct journal {
+	const struct options *options;
+	uint64_t last; /* number of the event printed last */
+};
+
+/* A line an event, at once: --follow may end at any time. */
+static int print_event(void *arg, const struct npu_event_row *row)
+{
+	struct journal *j = arg;
+	char when[32];
+	time_t seconds = (time_t)(row->time_ms / 1000);
+	struct tm tm;
+
+	j->last = row->number;
+	if (j->options->json) {
+		json_t *line =
+			json_pack("{sI sI so sI sI sI so}", "number", (json_int_t)row->number, "time_ms",
+				  (json_int_t)row->time_ms, "kind", table_json_string(row->kind), "id",
+				  (json_int_t)row->id, "session", (json_int_t)row->session, "uid",
+				  (json_int_t)row->uid, "text", table_json_string(row->text));
+		if (!line)
+			return NPU_E_NO_MEMORY;
+		json_dumpf(line, stdout, JSON_COMPACT);
+		json_decref(line);
+		puts("");
+		return fflush(stdout);
+	}
+	char *kind = table_escape(row->kind), *text = table_escape(row->text);
+	strftime(when, sizeof when, "%F %T", localtime_r(&seconds, &tm));
+	printf("%s  %-10s  ", when, kind ? kind : "");
+	if (row->session)
+		printf("session %" PRIu64 " of uid %" PRIu64 ": ", row->session, row->uid);
+	puts(text ? text : "");
+	free(kind);
+	free(text);
+	return fflush(stdout);
+}
+
+static bool is_absence(int error)
+{
+	return error == NPU_E_SHUTDOWN || error == NPU_E_CONNECTION_LOST || error == NPU_E_TIMED_OUT;
+}
+
+static int do_events(npu_client *c, const struct options *o)
+{
+	struct journal j = {.options = o};
+	bool lost = false, first = true, absent = false;
+
+	do {
+		int error = npu_events(c, j.last, first ? 0 : 25000, &lost, print_event, &j);
+		if (error == EOF)
+			return 0;		   /* exit_flush tells */
+		if (!first && is_absence(error)) { /* of a daemon that may come back */
+			if (!absent)
+				fprintf(stderr, "npuctl: %s; waiting for it to come back\n",
+					npu_error_text(c));
+			absent = true;
+			nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+			continue;
+		}
+		absent = false;
+		if (error)
+			return exit_npu(c, error, NULL);
+		if (lost && !first)
+			fprintf(stderr, "npuctl: some events were lost before these\n");
+		first = false;
+	} while (o->follow);
+	return 0;
+}
+
 static void help(void)
 {
 	fputs("usage: npuctl COMMAND [options]\n"
@@ -264,9 +356,13 @@ static void help(void)
 	      "  clients              who is connected\n"
 	      "  heads                what is resident, and how large\n"
 	      "  ping [-c N]          round trips to the daemon and back\n"
+	      "  events [-f]          what the daemon decided and why\n"
+	      "  kick SESSION         end a session (administrators)\n"
+	      "  reload               read the configuration again (administrators)\n"
 	      "  version              of npuctl, libnpu and the daemon\n"
 	      "\n"
 	      "  -c, --count N        round trips of ping (1)\n"
+	      "  -f, --follow         of events: go on as they come\n"
 	      "  -s, --socket PATH    the daemon's socket ($NPUD_SOCKET, then the usual places)\n"
 	      "  -j, --json           for programs; fields as in npuctl(1)\n"
 	      "  -N, --no-headers     tables without their first line\n"
@@ -278,21 +374,20 @@ static void help(void)
 }
 
 static const struct option long_options[] = {
-	{"count", required_argument, NULL, 'c'},
-	{"socket", required_argument, NULL, 's'},
-	{"json", no_argument, NULL, 'j'},
-	{"no-headers", no_argument, NULL, 'N'},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},
-	{0},
+	{"count", required_argument, NULL, 'c'},  {"follow", no_argument, NULL, 'f'},
+	{"socket", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},
+	{"no-headers", no_argument, NULL, 'N'},	  {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},	  {0},
 };
 
 static const struct command {
 	const char *name;
 	int (*run)(npu_client *c, const struct options *o); /* NULL: version */
+	const char *operand;				    /* what it needs one of, or NULL */
 } commands[] = {
-	{"status", do_status}, {"clients", do_clients}, {"heads", do_heads},
-	{"ping", do_ping},     {"version", NULL},
+	{"status", do_status, NULL}, {"clients", do_clients, NULL}, {"heads", do_heads, NULL},
+	{"ping", do_ping, NULL},     {"events", do_events, NULL},   {"kick", do_kick, "session"},
+	{"reload", do_reload, NULL}, {"version", NULL, NULL},
 };
 
 static int run(const struct command *command, const struct options *o)
@@ -330,11 +425,14 @@ int main(int argc, char **argv)
 	if (argc < 1)
 		return exit_usage("nothing to do");
 	argv[0] = name; /* how getopt begins its complaints */
-	while ((option = getopt_long(argc, argv, "c:s:jNhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "c:fs:jNhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
 			if (!read_count(&o, optarg))
 				return exit_usage("--count: not a number from 1 to %d", PINGS_MAX);
+			break;
+		case 'f':
+			o.follow = true;
 			break;
 		case 's':
 			o.socket = optarg;
@@ -357,16 +455,22 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind == argc)
-		return exit_usage("no command; give status, clients, heads, ping or version");
-	if (optind + 1 < argc)
-		return exit_usage("%s: unexpected; one command at a time", argv[optind + 1]);
+		return exit_usage("no command");
 	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
 		if (strcmp(argv[optind], commands[i].name) != 0)
 			continue;
 		if (o.count_given && commands[i].run != do_ping)
 			return exit_usage("%s: --count goes with ping only", argv[optind]);
+		if (o.follow && commands[i].run != do_events)
+			return exit_usage("%s: --follow goes with events only", argv[optind]);
+		int operands = commands[i].operand != NULL;
+		if (optind + operands >= argc)
+			return exit_usage("%s: which %s?", argv[optind], commands[i].operand);
+		if (optind + operands + 1 < argc)
+			return exit_usage("%s: unexpected; one command at a time",
+					  argv[optind + operands + 1]);
+		o.operand = operands ? argv[optind + 1] : NULL;
 		return exit_flush(run(&commands[i], &o));
 	}
-	return exit_usage("%s: there is no such command; give status, clients, heads, ping or version",
-			  argv[optind]);
+	return exit_usage("%s: there is no such command", argv[optind]);
 }

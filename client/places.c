@@ -128,7 +128,13 @@ void places_group(const char *path, char *to, size_t room)
 	struct stat st;
 	struct group entry, *found = NULL;
 	char names[4096];
-	if (stat(path, &st) == 0)
+	/* Who may not look into its directory learns the directory's. */
+	char directory[PLACES_PATH_MAX + 1];
+	snprintf(directory, sizeof directory, "%s", path);
+	char *slash = strrchr(directory, '/');
+	if (slash)
+		*slash = '\0';
+	if (stat(path, &st) == 0 || (slash && stat(directory, &st) == 0))
 		(void)getgrgid_r(st.st_gid, &entry, names, sizeof names, &found);
 	snprintf(to, room, "%s", found ? found->gr_name : "npu");
 }
