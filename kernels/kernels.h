@@ -50,9 +50,9 @@ typedef uint64_t quantise_fn(int8_t *q, float *ascale, const float *x, uint32_t 
 
 /*
  * acc[rows][columns] = q[rows][kd] x codes, exact in int32, for the first `columns` columns of the tile.
- * kd is at most 133,144 rounded up, of which the padding is zero: no sum can wrap. `prefetch`: ask for the
- * codes ahead of their use, which is faster or slower as the machine's memory is (image_measure). No value of
- * q is -128.
+ * kd is at most 133,144 rounded up, of which the padding is zero: no sum can wrap. `prefetch`: ask
+ * for the codes ahead of their use even where they are read in order, which is faster or slower as the
+ * machine's memory is (image_measure). No value of q is -128.
  */
 typedef void head_fn(const struct tile *t, const int8_t *q, uint32_t rows, uint32_t columns, bool prefetch,
 		     int32_t *acc);

@@ -3,7 +3,9 @@
 #include "avx2.h"
 
 #define UNSIGNED 1
-#define SHAPES(S) S(1, 8) S(2, 4) S(3, 2) S(4, 2) S(5, 1) S(6, 1) S(7, 1) S(8, 1)
+#define SHAPES(S, from) \
+	S(1, 8, from)   \
+	S(2, 4, from) S(3, 2, from) S(4, 2, from) S(5, 1, from) S(6, 1, from) S(7, 1, from) S(8, 1, from)
 
 static inline __attribute__((always_inline)) vec dot(vec sum, vec w, vec x)
 {

@@ -6,14 +6,15 @@
  *   weights(at, w)      LANES columns of 8 k at `at`, as w[0] and w[1]: 4 k of a column in each lane
  *   dot(sum, w, x)      adds to each lane the products of its 4 weights by the 4 activations in x
  *   UNSIGNED            1 where `weights` are 128 more than the codes
- *   SHAPES(S)           S(rows, groups): how many groups of LANES columns go together for so many rows, 1 to
- * 8 STREAM_ROWS         for so many rows and fewer all columns of the panel go together HELD_ROWS for so many
- * rows and fewer their activations are held in registers
+ *   SHAPES(S, from)     S(rows, groups, from): how many groups of LANES columns go together for so many rows,
+ * 1 to 8 STREAM_ROWS         for so many rows and fewer all columns of the panel go together HELD_ROWS for so
+ * many rows and fewer their activations are held in registers
  *
  * A panel is 128 columns, one piece of kd * 128 bytes. For few rows its sums stay in registers and it is read
  * in the order of its bytes. For more, it is read block by block (64 k): the sums of some rows and columns
- * at a time are in registers, those of the whole panel in the first cache. Rows go 16 at a time: of more
- * than that, the first read the panel from memory and the others from the second cache.
+ * at a time are in registers, those of the whole panel in the first cache. Where 8 rows are not all, a block
+ * is made into weights once for all of them. Rows go 32 at a time: of more than that, the first read the
+ * panel from memory and the others from the second cache.
  */
 #include "kernels.h"
 #include <immintrin.h>
@@ -21,8 +22,10 @@
 
 #define inlined static inline __attribute__((always_inline))
 #define PANEL_COLUMNS 128
-#define PANEL_ROWS 16
+#define PANEL_ROWS 32
+#define CHUNK_ROWS 8
 #define BLOCK_BYTES 8192
+#define BLOCK_K 64
 #define BLOCK_STEPS 8 /* of 8 k */
 #define STEP_BYTES 1024
 #define GROUPS (PANEL_COLUMNS / LANES)
@@ -44,39 +47,66 @@ inlined void ask(const int8_t *at)
 		_mm_prefetch(at + BLOCK_BYTES + line, _MM_HINT_T0);
 }
 
-/* `steps` steps down `groups` groups of columns, for `rows` rows; the last three are constants. */
-inlined void part(const int8_t *codes, uint32_t steps, const int8_t *q, uint32_t kd, bool prefetch,
-		  panel_sums *sums, int rows, int groups)
+/*
+ * Where weights come from: from codes, the next of which may be asked for; from codes, and they are kept as
+ * weights where `kept` is, each pair at the place of its codes; from what was kept.
+ */
+enum source { CODES, CODES_AHEAD, CODES_KEPT, KEPT };
+
+struct from {
+	const int8_t *codes;
+	int8_t *kept;
+	bool prefetch;
+};
+
+inlined void take(const struct from *f, enum source source, size_t at, vec w[2])
 {
+	if (source == KEPT) {
+		w[0] = vec_load(f->kept + at);
+		w[1] = vec_load(f->kept + at + sizeof(vec));
+		return;
+	}
+	if (source == CODES_AHEAD || (source == CODES_KEPT && f->prefetch))
+		ask(f->codes + at);
+	weights(f->codes + at, w);
+	if (source == CODES_KEPT) {
+		vec_store(f->kept + at, w[0]);
+		vec_store(f->kept + at + sizeof(vec), w[1]);
+	}
+}
+
+/*
+ * `steps` steps down `groups` groups of columns from byte `at` of a step on, for `rows` rows of q that are
+ * `stride` bytes apart; the last three are constants.
+ */
+inlined void part(const struct from *from, size_t at, uint32_t steps, const int8_t *q, uint32_t stride,
+		  panel_sums *sums, enum source source, int rows, int groups)
+{
+	struct from f = *from;
 	vec sum[8][8]; /* of which constants leave what registers hold */
 
 	for (int m = 0; m < rows; m++)
 		for (int g = 0; g < groups; g++)
 			sum[m][g] = vec_load(&sums[m][LANES * g]);
-	for (; steps; steps--, codes += STEP_BYTES, q += 8) {
+	for (; steps; steps--, at += STEP_BYTES, q += 8) {
 		if (rows <= HELD_ROWS) {
 			vec x[8][2], w[2];
 			for (int m = 0; m < rows; m++) {
-				x[m][0] = four(q + (size_t)m * kd);
-				x[m][1] = four(q + (size_t)m * kd + 4);
+				x[m][0] = four(q + (size_t)m * stride);
+				x[m][1] = four(q + (size_t)m * stride + 4);
 			}
 			for (int g = 0; g < groups; g++) {
-				if (prefetch)
-					ask(codes + g * GROUP_BYTES);
-				weights(codes + g * GROUP_BYTES, w);
+				take(&f, source, at + g * GROUP_BYTES, w);
 				for (int m = 0; m < rows; m++)
 					sum[m][g] = dot(dot(sum[m][g], w[0], x[m][0]), w[1], x[m][1]);
 			}
 		} else {
 			vec w[8][2];
-			for (int g = 0; g < groups; g++) {
-				if (prefetch)
-					ask(codes + g * GROUP_BYTES);
-				weights(codes + g * GROUP_BYTES, w[g]);
-			}
+			for (int g = 0; g < groups; g++)
+				take(&f, source, at + g * GROUP_BYTES, w[g]);
 			for (int half = 0; half < 2; half++)
 				for (int m = 0; m < rows; m++) {
-					vec x = four(q + (size_t)m * kd + 4 * half);
+					vec x = four(q + (size_t)m * stride + 4 * half);
 					for (int g = 0; g < groups; g++)
 						sum[m][g] = dot(sum[m][g], w[g][half], x);
 				}
@@ -87,21 +117,31 @@ inlined void part(const int8_t *codes, uint32_t steps, const int8_t *q, uint32_t
 			vec_store(&sums[m][LANES * g], sum[m][g]);
 }
 
-/* All columns of a panel, `steps` steps of it, for 1 to 8 rows. */
-static void block(const int8_t *codes, uint32_t steps, const int8_t *q, uint32_t kd, uint32_t rows,
-		  bool prefetch, panel_sums *sums)
-{
-#define SHAPE(m, groups)                                                      \
-	case m:                                                               \
-		for (int g = 0; g < GROUPS; g += groups)                      \
-			part(codes + g * GROUP_BYTES, steps, q, kd, prefetch, \
-			     (panel_sums *)(&sums[0][LANES * g]), m, groups); \
-		break;
-	switch (rows) {
-		SHAPES(SHAPE)
+typedef void columns_fn(const struct from *f, uint32_t steps, const int8_t *q, uint32_t stride, uint32_t rows,
+			panel_sums *sums);
+
+/*
+ * All columns of a panel, for 1 to CHUNK_ROWS rows. A function for each source, and none inlined in another:
+ * the addresses of the rows need the registers.
+ */
+#define COLUMNS(name, source)                                                                             \
+	static __attribute__((noinline)) void name(const struct from *f, uint32_t steps, const int8_t *q, \
+						   uint32_t stride, uint32_t rows, panel_sums *sums)      \
+	{                                                                                                 \
+		switch (rows) {                                                                           \
+			SHAPES(SHAPE, source)                                                             \
+		}                                                                                         \
 	}
-#undef SHAPE
-}
+#define SHAPE(m, groups, source)                                                                       \
+	case m:                                                                                        \
+		for (int g = 0; g < GROUPS; g += groups)                                               \
+			part(f, g *GROUP_BYTES, steps, q, stride, (panel_sums *)(&sums[0][LANES * g]), \
+			     source, m, groups);                                                       \
+		break;
+COLUMNS(columns_of_codes, CODES)
+COLUMNS(columns_of_codes_ahead, CODES_AHEAD)
+COLUMNS(columns_of_codes_kept, CODES_KEPT)
+COLUMNS(columns_of_kept, KEPT)
 
 /* What the sums of a row begin with: codes that are 128 more add 128 times the sum of q. */
 inlined int32_t begin(const int8_t *q, uint32_t kd)
@@ -116,39 +156,54 @@ inlined int32_t begin(const int8_t *q, uint32_t kd)
 static void panel(const int8_t *codes, const int8_t *q, uint32_t kd, uint32_t rows, bool prefetch,
 		  panel_sums *sums)
 {
-	uint32_t upper = rows <= 8 ? rows : (rows + 1) / 2,
-		 steps = rows <= STREAM_ROWS ? kd / 8 : BLOCK_STEPS;
+	_Alignas(64) int8_t kept[BLOCK_BYTES], x[PANEL_ROWS][BLOCK_K];
+	/* In any order but that of the bytes, the processor does not guess what comes next. */
+	struct from from = {codes, kept, prefetch || rows > STREAM_ROWS};
+	uint32_t chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
 
 	for (uint32_t m = 0; m < rows; m++) {
 		vec first = vec_spread(begin(q + (size_t)m * kd, kd));
 		for (int g = 0; g < GROUPS; g++)
 			vec_store(&sums[m][LANES * g], first);
 	}
-	for (uint32_t k = 0; k < kd; k += 8 * steps, codes += (size_t)steps * STEP_BYTES) {
-		block(codes, steps, q + k, kd, upper, prefetch, sums);
-		if (rows > upper)
-			block(codes, steps, q + (size_t)upper * kd + k, kd, rows - upper, false,
-			      sums + upper);
+	columns_fn *few = from.prefetch ? columns_of_codes_ahead : columns_of_codes;
+	if (rows <= STREAM_ROWS) {
+		few(&from, kd / 8, q, kd, rows, sums);
+		return;
+	}
+	for (uint32_t k = 0; k < kd; k += BLOCK_K, from.codes += BLOCK_BYTES) {
+		/* Rows that are a power of two apart would share a few sets of the first cache. */
+		for (uint32_t m = 0; m < rows; m++)
+			memcpy(x[m], q + (size_t)m * kd + k, BLOCK_K);
+		for (uint32_t c = 0; c < chunks; c++) {
+			uint32_t m = rows * c / chunks, count = rows * (c + 1) / chunks - m;
+			if (chunks == 1)
+				few(&from, BLOCK_STEPS, x[m], BLOCK_K, count, sums + m);
+			else if (c == 0)
+				columns_of_codes_kept(&from, BLOCK_STEPS, x[m], BLOCK_K, count, sums + m);
+			else
+				columns_of_kept(&from, BLOCK_STEPS, x[m], BLOCK_K, count, sums + m);
+		}
 	}
 }
 
-static void head_by_panels(const struct tile *t, const int8_t *q, uint32_t rows, uint32_t columns,
+static void head_by_panels(const struct tile *t, const int8_t *q, uint32_t rows, uint32_t count,
 			   bool prefetch, int32_t *acc)
 {
 	_Alignas(64) panel_sums sums[PANEL_ROWS];
 
 	if (t->layout != LAYOUT_BLOCKED) {
-		head_ref(t, q, rows, columns, prefetch, acc);
+		head_ref(t, q, rows, count, prefetch, acc);
 		return;
 	}
-	for (uint32_t n = 0; n < columns; n += PANEL_COLUMNS) {
+	for (uint32_t n = 0; n < count; n += PANEL_COLUMNS) {
 		const int8_t *codes = t->codes + (size_t)n * t->kd;
-		size_t wanted = columns - n < PANEL_COLUMNS ? columns - n : PANEL_COLUMNS;
+		size_t wanted = count - n < PANEL_COLUMNS ? count - n : PANEL_COLUMNS;
 		for (uint32_t m = 0, some; m < rows; m += some) {
 			some = rows - m < PANEL_ROWS ? rows - m : PANEL_ROWS;
-			panel(codes, q + (size_t)m * t->kd, t->kd, some, prefetch && m == 0, sums);
+			panel(codes, q + (size_t)m * t->kd, t->kd, some, prefetch, sums);
 			for (uint32_t i = 0; i < some; i++)
-				memcpy(acc + (size_t)(m + i) * columns + n, sums[i], wanted * sizeof **sums);
+				memcpy(acc + (size_t)(m + i) * count + n, sums[i], wanted * sizeof **sums);
 		}
 	}
 }

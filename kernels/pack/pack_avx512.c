@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define INFINITE 0x7f800000
+#define inlined static inline __attribute__((always_inline))
 
 static __m512i magnitude(__m512 v)
 {
@@ -25,21 +26,36 @@ static __mmask16 first_lanes(uint32_t left)
 	return left < 16 ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
 }
 
-/* Magnitudes of finite floats are ordered as their bits are. */
+/* Magnitudes of finite floats are ordered as their bits are, and below those of the others. */
 static uint64_t largest(float *amax, const float *w, uint32_t h)
 {
 	const __m512i infinite = _mm512_set1_epi32(INFINITE);
-	__m512i most = _mm512_setzero_si512();
+	__m512i most[4] = {0};
 	uint64_t finite = 0;
+	uint32_t k = 0;
 
-	for (uint32_t k = 0; k < h; k += 16) {
+	for (; k + 64 <= h; k += 64)
+		for (int i = 0; i < 4; i++)
+			most[i] = _mm512_max_epu32(most[i], magnitude(_mm512_loadu_ps(w + k + 16 * i)));
+	for (; k < h; k += 16)
+		most[0] = _mm512_max_epu32(most[0],
+					   magnitude(_mm512_maskz_loadu_ps(first_lanes(h - k), w + k)));
+	most[0] = _mm512_max_epu32(_mm512_max_epu32(most[0], most[1]), _mm512_max_epu32(most[2], most[3]));
+	uint32_t bits = _mm512_reduce_max_epu32(most[0]);
+	if (bits < INFINITE) {
+		memcpy(amax, &bits, sizeof bits);
+		return 0;
+	}
+
+	most[0] = _mm512_setzero_si512();
+	for (k = 0; k < h; k += 16) {
 		__mmask16 lanes = first_lanes(h - k);
 		__m512i m = magnitude(_mm512_maskz_loadu_ps(lanes, w + k));
 		__mmask16 good = _mm512_mask_cmplt_epu32_mask(lanes, m, infinite);
-		most = _mm512_mask_max_epu32(most, good, most, m);
+		most[0] = _mm512_mask_max_epu32(most[0], good, most[0], m);
 		finite += (uint64_t)__builtin_popcount(good);
 	}
-	uint32_t bits = _mm512_reduce_max_epu32(most);
+	bits = _mm512_reduce_max_epu32(most[0]);
 	memcpy(amax, &bits, sizeof bits);
 	return h - finite;
 }
@@ -49,14 +65,16 @@ static float divisor(float amax)
 	return amax < 1e-12f ? 1.0f : amax;
 }
 
-/* Codes of 16 values, each in an int32. */
-static __m512i codes16(const float *w, __mmask16 lanes, __m512 inv)
+/* Codes of 16 values, or of those in `lanes`, each in an int32. `finite`, a constant: they all are. */
+inlined __m512i codes16(const float *w, __mmask16 lanes, bool finite, __m512 inv)
 {
 	const __m512i infinite = _mm512_set1_epi32(INFINITE);
 	const __m512i half = _mm512_castps_si512(_mm512_set1_ps(0x1.fffffep-2f));
 	__m512 v = _mm512_maskz_loadu_ps(lanes, w);
-	__mmask16 good = _mm512_cmplt_epu32_mask(magnitude(v), infinite);
-	v = _mm512_maskz_mul_ps(good, v, inv);
+	if (finite)
+		v = _mm512_mul_ps(v, inv);
+	else
+		v = _mm512_maskz_mul_ps(_mm512_cmplt_epu32_mask(magnitude(v), infinite), v, inv);
 	/* (v & sign) | half */
 	__m512i towards =
 		_mm512_ternarylogic_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(INT32_MIN), half, 0xea);
@@ -64,18 +82,20 @@ static __m512i codes16(const float *w, __mmask16 lanes, __m512 inv)
 }
 
 /* 16 k of four rows, as packs leaves them: in lane L the bytes [row][k - 4L]; out: [k - 4L][row]. */
-static __m512i four_rows(const float *w, uint32_t h, __mmask16 lanes, const __m512 *inv)
+inlined __m512i four_rows(const float *w, uint32_t h, __mmask16 lanes, bool finite, const __m512 *inv)
 {
 	const __m512i turn =
 		_mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-	__m512i a = _mm512_packs_epi32(codes16(w, lanes, inv[0]), codes16(w + h, lanes, inv[1]));
+	__m512i a =
+		_mm512_packs_epi32(codes16(w, lanes, finite, inv[0]), codes16(w + h, lanes, finite, inv[1]));
 	w += 2 * (size_t)h;
-	__m512i b = _mm512_packs_epi32(codes16(w, lanes, inv[2]), codes16(w + h, lanes, inv[3]));
+	__m512i b =
+		_mm512_packs_epi32(codes16(w, lanes, finite, inv[2]), codes16(w + h, lanes, finite, inv[3]));
 	return _mm512_shuffle_epi8(_mm512_packs_epi16(a, b), turn);
 }
 
 /* A chunk is [8 k][8 columns]; k..k+7 of the tile, columns n..n+7. */
-static void put(struct tile *t, uint32_t n, uint32_t k, __m512i chunk)
+inlined void put(struct tile *t, uint32_t n, uint32_t k, __m512i chunk)
 {
 	int8_t *to = t->codes + tile_index(t, k, n);
 	if (t->layout == LAYOUT_BLOCKED) {
@@ -88,11 +108,25 @@ static void put(struct tile *t, uint32_t n, uint32_t k, __m512i chunk)
 		memcpy(to, bytes + 8 * i, 8);
 }
 
-static uint64_t pack_eight(struct tile *t, uint32_t n, const float *w, uint32_t h)
+/* 16 k of eight rows, or those in `lanes`, as two chunks. */
+inlined void pack_step(struct tile *t, uint32_t n, uint32_t k, const float *w, uint32_t h, __mmask16 lanes,
+		       bool finite, const __m512 inv[8])
 {
 	const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
 	const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+	__m512i a = four_rows(w + k, h, lanes, finite, inv);
+	__m512i b = four_rows(w + k + 4 * (size_t)h, h, lanes, finite, inv + 4);
+	/* of lane L: k = 4L and 4L+1; 4L+2 and 4L+3; eight columns each */
+	__m512i low = _mm512_unpacklo_epi32(a, b), high = _mm512_unpackhi_epi32(a, b);
+
+	put(t, n, k, _mm512_permutex2var_epi64(low, first, high));
+	put(t, n, k + 8, _mm512_permutex2var_epi64(low, second, high));
+}
+
+static uint64_t pack_eight(struct tile *t, uint32_t n, const float *w, uint32_t h)
+{
 	uint64_t nonfinite = 0;
+	uint32_t k = 0;
 	__m512 inv[8];
 
 	for (int i = 0; i < 8; i++) {
@@ -101,15 +135,10 @@ static uint64_t pack_eight(struct tile *t, uint32_t n, const float *w, uint32_t 
 		t->scales[n + i] = divisor(amax) / 127.0f;
 		inv[i] = _mm512_set1_ps(127.0f / divisor(amax));
 	}
-	for (uint32_t k = 0; k < h; k += 16) {
-		__mmask16 lanes = first_lanes(h - k);
-		__m512i a = four_rows(w + k, h, lanes, inv);
-		__m512i b = four_rows(w + k + 4 * (size_t)h, h, lanes, inv + 4);
-		/* of lane L: k = 4L and 4L+1; 4L+2 and 4L+3; eight columns each */
-		__m512i low = _mm512_unpacklo_epi32(a, b), high = _mm512_unpackhi_epi32(a, b);
-		put(t, n, k, _mm512_permutex2var_epi64(low, first, high));
-		put(t, n, k + 8, _mm512_permutex2var_epi64(low, second, high));
-	}
+	for (; !nonfinite && k + 16 <= h; k += 16)
+		pack_step(t, n, k, w, h, 0xffff, true, inv);
+	for (; k < h; k += 16)
+		pack_step(t, n, k, w, h, first_lanes(h - k), false, inv);
 	return nonfinite;
 }
 
@@ -132,7 +161,7 @@ uint64_t quantise_avx512(int8_t *q, float *ascale, const float *x, uint32_t h, u
 	*ascale = divisor(amax) / 127.0f;
 	for (uint32_t k = 0; k < h; k += 16) {
 		__mmask16 lanes = first_lanes(h - k);
-		_mm512_mask_cvtepi32_storeu_epi8(q + k, lanes, codes16(x + k, lanes, inv));
+		_mm512_mask_cvtepi32_storeu_epi8(q + k, lanes, codes16(x + k, lanes, false, inv));
 	}
 	memset(q + h, 0, kd - h);
 	return nonfinite;
