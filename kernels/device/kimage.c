@@ -191,7 +191,7 @@ static bool find_sections(struct span file, struct span kinds[KINDS], struct dev
 {
 	if (file.size < 456 || memcmp(file.at, "xclbin2", 8) != 0)
 		return refuse(why, "it is no xclbin2 container");
-	uint64_t length = get(file, 304, 8), count = get(file, 304 + 148, 4);
+	uint64_t length = get(file, 304, 8), count = get(file, 304 + 144, 4);
 	if (length != file.size)
 		return refuse(why, "it should be %" PRIu64 " bytes and has %zu", length, file.size);
 	if (count > 256 || !inside(file.size, 456, count, 40))

@@ -115,7 +115,7 @@ unsigned char *kernel_files_xclbin(const char *kernel, size_t *size)
 	memcpy(x + 304 + 48, "npud_test", 9);
 	for (unsigned i = 0; i < 16; i++)
 		x[304 + 112 + i] = (unsigned char)(i * 17 + 3 + strlen(kernel));
-	put(x + 304 + 148, COUNT, 4);
+	put(x + 304 + 144, COUNT, 4);
 	for (unsigned i = 0; i < COUNT; i++) {
 		unsigned char *header = x + 456 + i * 40, *to = x + at;
 		size_t n = kinds[i] == 2	? metadata((char *)to, ROOM - at, kernel)

@@ -58,7 +58,7 @@ static bool damaged(unsigned char *x, size_t size, size_t at, uint64_t value, un
 
 static size_t section(const unsigned char *x, unsigned kind)
 {
-	for (unsigned i = 0; i < x[304 + 148]; i++) {
+	for (unsigned i = 0; i < x[304 + 144]; i++) {
 		const unsigned char *h = x + 456 + i * 40;
 		if (h[0] == kind)
 			return h[24] | (size_t)h[25] << 8;
@@ -74,8 +74,8 @@ Test(kimage, counts_offsets_and_names_that_are_wrong_are_refused)
 
 	cr_expect_not(damaged(x, size, 0, 'y', 1), "magic");
 	cr_expect_not(damaged(x, size, 304, size + 8, 8), "length");
-	cr_expect_not(damaged(x, size, 452, 0xffffffff, 4), "sections");
-	cr_expect_not(damaged(x, size, 452, 0, 4), "no sections");
+	cr_expect_not(damaged(x, size, 448, 0xffffffff, 4), "sections");
+	cr_expect_not(damaged(x, size, 448, 0, 4), "no sections");
 	cr_expect_not(damaged(x, size, 456 + 24, UINT64_MAX, 8), "offset");
 	cr_expect_not(damaged(x, size, 456 + 32, UINT64_MAX - 100, 8), "size");
 	cr_expect_not(damaged(x, size, section(x, 6), 3, 4), "memories");
