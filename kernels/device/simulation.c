@@ -118,20 +118,36 @@ static size_t place(uint32_t layout, uint32_t kd, uint32_t nd, uint32_t k, uint3
 	return block * 8192 + (k % 64 / 8) * 1024u + (n % 128 / 8) * 64u + (k % 8) * 8u + n % 8;
 }
 
+#define PANEL 512u /* rows of B in a panel of eight columns */
+
+/* c[rows][n8...] += a[rows][k0...] x the panel, of which `columns` are there. */
+static void add_panel(const int8_t *a, int32_t panel[PANEL][8], int32_t *c, uint32_t rows, uint32_t kd,
+		      uint32_t nd, uint32_t depth, uint32_t columns)
+{
+	for (uint32_t m = 0; m < rows; m++) {
+		int32_t sum[8] = {0};
+		for (uint32_t k = 0; k < depth; k++)
+			for (uint32_t n = 0; n < 8; n++)
+				sum[n] += a[(size_t)m * kd + k] * panel[k][n];
+		for (uint32_t n = 0; n < columns; n++)
+			c[(size_t)m * nd + n] += sum[n];
+	}
+}
+
 void simulation_compute(const int8_t *a, const int8_t *b, int32_t *c, uint32_t rows, uint32_t kd, uint32_t nd,
 			uint32_t layout)
 {
+	int32_t panel[PANEL][8] = {{0}};
+
 	memset(c, 0, (size_t)rows * nd * sizeof *c);
-	/* Eight columns lie side by side in either layout. */
 	for (uint32_t n8 = 0; n8 < nd; n8 += 8)
-		for (uint32_t k = 0; k < kd; k++) {
-			const int8_t *weight = b + place(layout, kd, nd, k, n8);
-			uint32_t columns = nd - n8 < 8 ? nd - n8 : 8;
-			for (uint32_t m = 0; m < rows; m++) {
-				int32_t x = a[(size_t)m * kd + k];
-				for (uint32_t n = 0; x && n < columns; n++)
-					c[(size_t)m * nd + n8 + n] += x * weight[n];
-			}
+		for (uint32_t k0 = 0; k0 < kd; k0 += PANEL) {
+			uint32_t columns = nd - n8 < 8 ? nd - n8 : 8,
+				 depth = kd - k0 < PANEL ? kd - k0 : PANEL;
+			for (uint32_t k = 0; k < depth; k++)
+				for (uint32_t n = 0; n < columns; n++)
+					panel[k][n] = b[place(layout, kd, nd, k0 + k, n8 + n)];
+			add_panel(a + k0, panel, c + n8, rows, kd, nd, depth, columns);
 		}
 }
 

@@ -1,5 +1,6 @@
 #include "decode.h"
 #include "image.h"
+#include "launcher.h"
 #include "loader.h"
 #include "own.h"
 #include <criterion/criterion.h>
@@ -176,18 +177,26 @@ static void check_fnv(const struct load *l, const char *want, const struct row *
 	cr_expect_str_eq(got, want, "image of %s %s", r->file, r->tensor);
 }
 
-static void check_logits(const struct load *l, const struct row *r)
+/* The oracle's row, as codes. */
+static void codes_of_row(int8_t *q, float *scale, const struct geometry *g)
 {
-	const struct geometry *g = &l->geometry;
-	cleanup(freep) float *x = malloc(g->h * sizeof *x), *logits = malloc(g->nv * sizeof *logits);
-	cleanup(freep) int8_t *q = malloc(g->kd);
+	cleanup(freep) float *x = malloc(g->h * sizeof *x);
 	uint64_t state = 1;
-	float scale;
-	char hex[65];
 
 	for (uint32_t k = 0; k < g->h; k++)
 		x[k] = grid(&state);
-	cr_expect_eq(quantise_ref(q, &scale, x, g->h, g->kd), 0);
+	cr_expect_eq(quantise_ref(q, scale, x, g->h, g->kd), 0);
+}
+
+static void check_logits(const struct load *l, const struct row *r)
+{
+	const struct geometry *g = &l->geometry;
+	cleanup(freep) float *logits = malloc(g->nv * sizeof *logits);
+	cleanup(freep) int8_t *q = malloc(g->kd);
+	float scale;
+	char hex[65];
+
+	codes_of_row(q, &scale, g);
 	struct pass pass = {q, &(struct pass_row){.ascale = scale, .logits = logits}, 1};
 	struct pool *pool;
 	cr_assert(pool_new(&pool, 2) && image_run(&l->image, l->kernels, pool, &pass));
@@ -195,6 +204,63 @@ static void check_logits(const struct load *l, const struct row *r)
 	sha256(logits, g->nv * sizeof *logits, hex);
 	cr_expect_str_eq(hex, r->logits, "logits of %s %s, tile %u, layout %d", r->file, r->tensor, g->nd,
 			 g->layout);
+}
+
+#define DEVICE_ROWS 128u
+
+/* Launches of every size give the reference's sums; of a large head, of some sizes on its first and last
+ * tile. */
+static void check_launches(struct launcher *device, const struct load *l, const int8_t *q, int32_t *acc)
+{
+	const struct geometry *g = &l->geometry;
+	bool all = (uint64_t)g->kd * g->nd * g->tiles <= 1 << 16;
+	cleanup(freep) int32_t *want = malloc((size_t)DEVICE_ROWS * g->nd * sizeof *want);
+
+	for (uint32_t t = 0; t < g->tiles; t += all || t == g->tiles - 1 ? 1 : g->tiles - 1) {
+		struct tile tile = image_tile(&l->image, t);
+		head_ref(&tile, q, DEVICE_ROWS, g->nd, false, want);
+		for (uint32_t rows = 1; rows <= DEVICE_ROWS; rows = all ? rows + 1 : rows * 2 + (rows == 1)) {
+			cr_assert_eq(launcher_run(device, t, q, rows, acc), JOB_DONE);
+			cr_assert(memcmp(acc, want, (size_t)rows * g->nd * sizeof *acc) == 0,
+				  "%u rows of tile %u, %u x %u, layout %d", rows, t, g->kd, g->nd, g->layout);
+		}
+		cr_assert_eq(launcher_run(device, t, q, DEVICE_ROWS, acc), JOB_DONE);
+		cr_assert(memcmp(acc, want, (size_t)DEVICE_ROWS * g->nd * sizeof *acc) == 0);
+	}
+}
+
+static void check_device(const struct load *l, const struct row *r)
+{
+	const struct geometry *g = &l->geometry;
+	cleanup(freep) float *logits = malloc((size_t)g->tiles * g->nd * sizeof *logits);
+	cleanup(freep) int8_t *q = malloc((size_t)DEVICE_ROWS * g->kd);
+	cleanup(freep) int32_t *acc = malloc((size_t)DEVICE_ROWS * g->nd * sizeof *acc);
+	struct launcher device;
+	uint64_t state = 9;
+	float scale;
+	char hex[65];
+
+	for (size_t i = 0; i < (size_t)DEVICE_ROWS * g->kd; i++)
+		q[i] = (int8_t)(splitmix(&state) % 255 - 127);
+	launcher_init(&device, &l->image, DEVICE_ROWS, "", 60000);
+	check_launches(&device, l, q, acc);
+	codes_of_row(q, &scale, g);
+	for (uint32_t t = 0; t < g->tiles; t++) {
+		cr_assert_eq(launcher_run(&device, t, q, 1, acc), JOB_DONE);
+		head_epilogue(logits + (size_t)t * g->nd, acc, scale, image_tile(&l->image, t).scales, g->nd);
+	}
+	launcher_fini(&device);
+	sha256(logits, g->nv * sizeof *logits, hex);
+	cr_expect_str_eq(hex, r->logits, "logits of %s %s from a device, tile %u, layout %d", r->file,
+			 r->tensor, g->nd, g->layout);
+}
+
+static void check_row_on_device(const struct row *r)
+{
+	cleanup(loadp) struct load *usual = load(r, 0, LAYOUT_BLOCKED);
+	check_device(usual, r);
+	cleanup(loadp) struct load *narrow_row = load(r, 128, LAYOUT_ROW_MAJOR);
+	check_device(narrow_row, r);
 }
 
 static void check_row(const struct row *r)
@@ -222,7 +288,7 @@ static void check_row(const struct row *r)
 	check_logits(narrow_row, r);
 }
 
-Test(numbers, every_tensor_has_the_sums_of_the_oracle)
+static void each_row(void (*check)(const struct row *r))
 {
 	char line[4096], path[1024];
 	int ran = 0;
@@ -237,10 +303,20 @@ Test(numbers, every_tensor_has_the_sums_of_the_oracle)
 		if (strncmp(line, "file\t", 5) == 0)
 			continue;
 		cr_assert(parse(line, &r), "a row of EXPECTED.tsv has too few columns");
-		check_row(&r);
+		check(&r);
 		ran++;
 	}
 	cr_expect(ran >= 40, "only %d rows ran", ran);
+}
+
+Test(numbers, every_tensor_has_the_sums_of_the_oracle)
+{
+	each_row(check_row);
+}
+
+Test(numbers, every_tensor_has_the_bits_of_the_host_and_the_oracle_on_a_device)
+{
+	each_row(check_row_on_device);
 }
 
 /* A tile of its own memory, codes zero. */
