@@ -121,14 +121,18 @@ static size_t place(uint32_t layout, uint32_t kd, uint32_t nd, uint32_t k, uint3
 #define PANEL 512u /* rows of B in a panel of eight columns */
 
 /* c[rows][n8...] += a[rows][k0...] x the panel, of which `columns` are there. */
-static void add_panel(const int8_t *a, int32_t panel[PANEL][8], int32_t *c, uint32_t rows, uint32_t kd,
+static void add_panel(const int8_t *a, int16_t panel[PANEL][8], int32_t *c, uint32_t rows, uint32_t kd,
 		      uint32_t nd, uint32_t depth, uint32_t columns)
 {
-	for (uint32_t m = 0; m < rows; m++) {
+	static const int8_t nothing[PANEL];
+
+	for (uint32_t m = 0; m < rows; m++, a += kd) {
 		int32_t sum[8] = {0};
+		if (memcmp(a, nothing, depth) == 0)
+			continue; /* as the rows are that a launch has and a job has not */
 		for (uint32_t k = 0; k < depth; k++)
 			for (uint32_t n = 0; n < 8; n++)
-				sum[n] += a[(size_t)m * kd + k] * panel[k][n];
+				sum[n] += (int16_t)a[k] * panel[k][n];
 		for (uint32_t n = 0; n < columns; n++)
 			c[(size_t)m * nd + n] += sum[n];
 	}
@@ -137,7 +141,7 @@ static void add_panel(const int8_t *a, int32_t panel[PANEL][8], int32_t *c, uint
 void simulation_compute(const int8_t *a, const int8_t *b, int32_t *c, uint32_t rows, uint32_t kd, uint32_t nd,
 			uint32_t layout)
 {
-	int32_t panel[PANEL][8] = {{0}};
+	int16_t panel[PANEL][8] = {{0}};
 
 	memset(c, 0, (size_t)rows * nd * sizeof *c);
 	for (uint32_t n8 = 0; n8 < nd; n8 += 8)
