@@ -8,14 +8,16 @@ int xrt_module_load(const struct device_table **out, const char *path, struct de
 {
 	if (access(path, R_OK) != 0) {
 		snprintf(why->text, sizeof why->text,
-			 "no XRT module at %.200s: npud was built without XRT; docs/kernels.md says how to build the module",
+			 "no XRT module at %.200s: npud was built without XRT; docs/kernels.md says how to "
+			 "build the module",
 			 path);
 		return DEVICE_E_ABSENT;
 	}
 	void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!module) {
 		snprintf(why->text, sizeof why->text,
-			 "%.250s; install XRT, or build the module for the XRT that is there (docs/kernels.md)",
+			 "%.250s; install XRT, or build the module for the XRT that is there "
+			 "(docs/kernels.md)",
 			 dlerror());
 		return DEVICE_E_ABSENT;
 	}
