@@ -197,6 +197,7 @@ NPU_API int npu_status(npu_client *c, struct npu_status *out)
 	call_copy(out->version, sizeof out->version, p.version);
 	call_copy(out->device, sizeof out->device, p.device);
 	call_copy(out->health, sizeof out->health, p.health);
+	call_copy(out->fingerprint, sizeof out->fingerprint, p.fingerprint);
 	return 0;
 }
 

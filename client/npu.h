@@ -121,6 +121,7 @@ int npu_head_top(npu_head *head, const float *x, size_t rows, uint32_t k, uint32
 struct npu_status {
 	char version[33], device[33], health[17];
 	uint64_t pid, uptime_ms, clients, heads, resident_bytes, requests, refused, rows, in_flight;
+	char fingerprint[17]; /* of the daemon's packer, hexadecimal; empty where the daemon does not tell */
 };
 int npu_status(npu_client *c, struct npu_status *out);
 

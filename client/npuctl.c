@@ -52,15 +52,15 @@ static int do_status(npu_client *c, const struct options *o)
 	if (error)
 		return exit_npu(c, error, NULL);
 	if (o->json)
-		return print_json(
-			json_pack("{so so so so sI sI sI sI sI sI sI sI sI}", "socket",
-				  table_json_string(npu_socket(c)), "version", table_json_string(s.version),
-				  "device", table_json_string(s.device), "health",
-				  table_json_string(s.health), "pid", (json_int_t)s.pid, "uptime_ms",
-				  (json_int_t)s.uptime_ms, "clients", (json_int_t)s.clients, "heads",
-				  (json_int_t)s.heads, "resident_bytes", (json_int_t)s.resident_bytes,
-				  "requests", (json_int_t)s.requests, "refused", (json_int_t)s.refused,
-				  "rows", (json_int_t)s.rows, "in_flight", (json_int_t)s.in_flight));
+		return print_json(json_pack(
+			"{so so so so so sI sI sI sI sI sI sI sI sI}", "socket",
+			table_json_string(npu_socket(c)), "version", table_json_string(s.version), "device",
+			table_json_string(s.device), "health", table_json_string(s.health), "fingerprint",
+			table_json_string(s.fingerprint), "pid", (json_int_t)s.pid, "uptime_ms",
+			(json_int_t)s.uptime_ms, "clients", (json_int_t)s.clients, "heads",
+			(json_int_t)s.heads, "resident_bytes", (json_int_t)s.resident_bytes, "requests",
+			(json_int_t)s.requests, "refused", (json_int_t)s.refused, "rows", (json_int_t)s.rows,
+			"in_flight", (json_int_t)s.in_flight));
 	print_stranger("socket", npu_socket(c));
 	print_stranger("version", s.version);
 	print_stranger("device", s.device);
@@ -74,6 +74,7 @@ static int do_status(npu_client *c, const struct options *o)
 	printf("%-10s  %" PRIu64 "\n", "refused", s.refused);
 	printf("%-10s  %" PRIu64 "\n", "rows", s.rows);
 	printf("%-10s  %" PRIu64 "\n", "in flight", s.in_flight);
+	print_stranger("packer", s.fingerprint);
 	return 0;
 }
 
@@ -237,24 +238,31 @@ static int do_ping(npu_client *c, const struct options *o)
 /* Works without a daemon, too: `error` is what npu_connect returned. */
 static int do_version(npu_client *c, const struct options *o, int error)
 {
+	struct npu_status s = {0};
 	int status = 0;
 
+	if (!error)
+		error = npu_status(c, &s);
 	if (error && error != NPU_E_NO_DAEMON)
 		status = exit_npu(c, error, NULL);
 	if (o->json) {
-		int failed = print_json(json_pack("{ss so so so}", "npuctl", NPUD_VERSION, "library",
-						  table_json_string(npu_library_version()), "daemon",
-						  table_json_string(error ? NULL : npu_daemon_version(c)),
-						  "socket", table_json_string(error ? NULL : npu_socket(c))));
+		int failed =
+			print_json(json_pack("{ss so so so so}", "npuctl", NPUD_VERSION, "library",
+					     table_json_string(npu_library_version()), "daemon",
+					     table_json_string(error ? NULL : npu_daemon_version(c)),
+					     "socket", table_json_string(error ? NULL : npu_socket(c)),
+					     "fingerprint", table_json_string(error ? NULL : s.fingerprint)));
 
 		return failed ? failed : status;
 	}
 	print_stranger("npuctl", NPUD_VERSION);
 	print_stranger("libnpu", npu_library_version());
-	if (error)
+	if (error) {
 		printf("%-10s  %s\n", "npud", error == NPU_E_NO_DAEMON ? "no daemon" : "unknown");
-	else
+	} else {
 		print_stranger("npud", npu_daemon_version(c));
+		print_stranger("packer", s.fingerprint);
+	}
 	return status;
 }
 

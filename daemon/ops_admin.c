@@ -1,6 +1,7 @@
 /* Handlers of a session's own affairs and of what the daemon knows about itself. */
 #include "objects.h"
 #include "request.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,7 +89,10 @@ int on_file_close(struct request *r, const struct req_file_close *q, struct rep_
 int on_status(struct request *r, const struct req_status *q, struct rep_status *a, struct err *err)
 {
 	const struct server *s = r->server;
+	char print[17];
+
 	(void)q, (void)err;
+	snprintf(print, sizeof print, "%016" PRIx64, s->fingerprint);
 	*a = (struct rep_status){
 		.version = PROTO_STR(NPUD_VERSION),
 		.device = PROTO_STR(s->config.device),
@@ -102,8 +106,10 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 		.refused = s->refused,
 		.rows = s->rows,
 		.in_flight = s->in_flight,
+		.fingerprint = PROTO_STR(print),
 	};
-	return 0;
+	request_reply(r, a); /* here, for the text is ours */
+	return LATER;
 }
 
 int on_clients(struct request *r, const struct req_clients *q, struct rep_clients *a, struct err *err)

@@ -28,7 +28,8 @@ struct server {
 	struct config_source source; /* to read it again */
 	struct admins admins;
 	struct kernels kernels;
-	unsigned threads; /* of a pass, and of a load */
+	unsigned threads;     /* of a pass, and of a load */
+	uint64_t fingerprint; /* of the packer */
 	struct hash_secret secret;
 	struct listener listener;
 	struct executor executor;
