@@ -10,6 +10,13 @@
 
 #define PACKED __attribute__((packed))
 
+/* Groups of a block one after the other, so that their shifts are constants. */
+#ifdef __clang__
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#endif
+
 /* `d` and `m` are halves. Names as in ggml, whose file format this is. */
 struct PACKED q4_0 {
 	uint16_t d;
@@ -151,7 +158,7 @@ static void block_q2_k(const struct q2_k *b, float *to)
 {
 	float d = f32_from_f16(b->d), m = f32_from_f16(b->m);
 
-	for (int group = 0; group < 16; group++)
+	UNROLLED for (int group = 0; group < 16; group++)
 		codes_based(to + group * 16, pairs(b->q, group), d * (float)(b->scales[group] & 15),
 			    -(m * (float)(b->scales[group] >> 4)));
 }
@@ -160,7 +167,8 @@ static void block_q3_k(const struct q3_k *b, float *to)
 {
 	float d = f32_from_f16(b->d);
 
-	for (int group = 0; group < 16; group++) {
+	UNROLLED for (int group = 0; group < 16; group++)
+	{
 		int low = b->scales[group % 8] >> group / 8 * 4 & 15;
 		int top = b->scales[8 + group % 4] >> group / 4 * 2 & 3;
 		/* A high bit that is clear takes 4 away. */
@@ -184,7 +192,8 @@ static void block_q4_k(const struct q4_k *b, float *to)
 {
 	float d = f32_from_f16(b->d), m = f32_from_f16(b->m), scale, base;
 
-	for (int group = 0; group < 8; group++) {
+	UNROLLED for (int group = 0; group < 8; group++)
+	{
 		const uint8_t *q = b->q + group / 2 * 32;
 		int shift = group % 2 * 4;
 		scale_k4(b->scales, group, d, m, &scale, &base);
@@ -197,7 +206,8 @@ static void block_q5_k(const struct q5_k *b, float *to)
 {
 	float d = f32_from_f16(b->d), m = f32_from_f16(b->m), scale, base;
 
-	for (int group = 0; group < 8; group++) {
+	UNROLLED for (int group = 0; group < 8; group++)
+	{
 		const uint8_t *q = b->q + group / 2 * 32;
 		int shift = group % 2 * 4;
 		scale_k4(b->scales, group, d, m, &scale, &base);
@@ -212,7 +222,8 @@ static void block_q6_k(const struct q6_k *b, float *to)
 {
 	float d = f32_from_f16(b->d);
 
-	for (int group = 0; group < 16; group++) {
+	UNROLLED for (int group = 0; group < 16; group++)
+	{
 		int half = group / 8, quarter = group % 8 / 2, part = group % 2 * 16;
 		bytes16 low = bytes16_load(b->low + half * 64 + quarter % 2 * 32 + part);
 		bytes16 high = bytes16_load(b->high + half * 32 + part);
@@ -222,16 +233,25 @@ static void block_q6_k(const struct q6_k *b, float *to)
 	}
 }
 
+static inline bytes16 iq4_nl_levels(bytes16 codes)
+{
+	static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+					  1,	13,   25,  38,	53,  69,  89,  113};
+#ifdef __AVX2__
+	return (bytes16)_mm_shuffle_epi8((__m128i)bytes16_load(levels), (__m128i)codes);
+#else
+	for (int i = 0; i < 16; i++)
+		codes[i] = (uint8_t)levels[codes[i]];
+	return codes;
+#endif
+}
+
 static void block_iq4_nl(const struct q4_0 *b, float *to)
 {
-	static const float levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-					 1,    13,   25,  38,  53,  69,	 89,  113};
 	float d = f32_from_f16(b->d);
 
-	for (int i = 0; i < 16; i++)
-		to[i] = d * levels[b->q[i] & 15];
-	for (int i = 0; i < 16; i++)
-		to[16 + i] = d * levels[b->q[i] >> 4];
+	codes_scaled(to, iq4_nl_levels(low_nibbles(b->q)), d);
+	codes_scaled(to + 16, iq4_nl_levels(high_nibbles(b->q)), d);
 }
 
 /* BLOCKS(type in types.def, name here, struct): the loop over the blocks of a type. */

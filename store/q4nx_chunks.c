@@ -8,20 +8,27 @@
 #include "decode.h"
 #include <assert.h>
 
-#define GROUP 32u /* columns that share a scale */
+#define GROUP 32u    /* columns that share a scale */
+#define COLUMNS 256u /* of the widest chunk */
+
+static inline void interleave16(bytes16 to[16], const bytes16 from[16])
+{
+	for (int i = 0; i < 8; i++) {
+		to[2 * i] = BYTES16_INTERLEAVE(from[i], from[i + 8], 0);
+		to[2 * i + 1] = BYTES16_INTERLEAVE(from[i], from[i + 8], 8);
+	}
+}
 
 /* Interleaving vector i with vector i + 8 rotates the 8 bits of a byte's place by one; four times is a
  * transposition. */
 static inline void transpose16(bytes16 m[16])
 {
-	for (int round = 0; round < 4; round++) {
-		bytes16 from[16];
-		memcpy(from, m, sizeof from);
-		for (int i = 0; i < 8; i++) {
-			m[2 * i] = BYTES16_INTERLEAVE(from[i], from[i + 8], 0);
-			m[2 * i + 1] = BYTES16_INTERLEAVE(from[i], from[i + 8], 8);
-		}
-	}
+	bytes16 other[16];
+
+	interleave16(other, m);
+	interleave16(m, other);
+	interleave16(other, m);
+	interleave16(m, other);
 }
 
 /* Two rows of 16 codes from 16 bytes that hold both, the even row's in the low nibbles. */
@@ -38,11 +45,11 @@ static inline void store_nibbles(uint8_t *even, uint8_t *odd, bytes16 both, bool
 }
 
 /*
- * These give codes[r][k] of the group of 32 columns that begins with column `first`. Here 16 bytes are two
+ * These give codes[r][k] of the 32 columns k from `first`. Here 16 bytes are two
  * columns of 16 rows, so that bytes i and i + 8 of a transposed vector are an even and an odd column.
  */
 static inline void codes_q4_1(const unsigned char *from, uint32_t first, bool is_signed,
-			      uint8_t codes[Q4NX_ROWS][GROUP])
+			      uint8_t codes[Q4NX_ROWS][COLUMNS])
 {
 	for (uint32_t half = 0; half < 2; half++) {
 		bytes16 m[16];
@@ -50,7 +57,8 @@ static inline void codes_q4_1(const unsigned char *from, uint32_t first, bool is
 			m[i] = bytes16_load(from + half * 2048 + (first + 2 * i) * 8);
 		transpose16(m);
 		for (uint32_t i = 0; i < 8; i++) {
-			uint8_t *even = codes[half * 16 + 2 * i], *odd = codes[half * 16 + 2 * i + 1];
+			uint8_t *even = codes[half * 16 + 2 * i] + first,
+				*odd = codes[half * 16 + 2 * i + 1] + first;
 			store_nibbles(even, odd, BYTES16_INTERLEAVE(m[i], m[i + 8], 0), is_signed);
 			store_nibbles(even + 16, odd + 16, BYTES16_INTERLEAVE(m[i], m[i + 8], 8), is_signed);
 		}
@@ -58,7 +66,7 @@ static inline void codes_q4_1(const unsigned char *from, uint32_t first, bool is
 }
 
 /* 16 bytes are one column of 32 rows. */
-static inline void codes_q4_k(const unsigned char *from, uint32_t first, uint8_t codes[Q4NX_ROWS][GROUP])
+static inline void codes_q4_k(const unsigned char *from, uint32_t first, uint8_t codes[Q4NX_ROWS][COLUMNS])
 {
 	for (uint32_t strip = 0; strip < GROUP; strip += 16) {
 		bytes16 m[16];
@@ -66,13 +74,14 @@ static inline void codes_q4_k(const unsigned char *from, uint32_t first, uint8_t
 			m[i] = bytes16_load(from + (first + strip + i) * 16);
 		transpose16(m);
 		for (uint32_t i = 0; i < 16; i++)
-			store_nibbles(codes[2 * i] + strip, codes[2 * i + 1] + strip, m[i], false);
+			store_nibbles(codes[2 * i] + first + strip, codes[2 * i + 1] + first + strip, m[i],
+				      false);
 	}
 }
 
 /* 16 bytes are one column of 16 rows; columns and halves of the rows are so many bytes apart. */
 static inline void codes_q8(const unsigned char *from, uint32_t first, uint32_t column_bytes,
-			    uint32_t half_bytes, uint8_t codes[Q4NX_ROWS][GROUP])
+			    uint32_t half_bytes, uint8_t codes[Q4NX_ROWS][COLUMNS])
 {
 	for (uint32_t half = 0; half < 2; half++)
 		for (uint32_t strip = 0; strip < GROUP; strip += 16) {
@@ -82,12 +91,12 @@ static inline void codes_q8(const unsigned char *from, uint32_t first, uint32_t 
 						    (first + strip + i) * column_bytes);
 			transpose16(m);
 			for (uint32_t i = 0; i < 16; i++)
-				memcpy(codes[half * 16 + i] + strip, &m[i], sizeof m[i]);
+				memcpy(codes[half * 16 + i] + first + strip, &m[i], sizeof m[i]);
 		}
 }
 
 static inline void codes_of(enum q4nx_kind kind, const unsigned char *chunk, uint32_t first,
-			    uint8_t codes[Q4NX_ROWS][GROUP])
+			    uint8_t codes[Q4NX_ROWS][COLUMNS])
 {
 	switch (kind) {
 	case Q4NX_Q4_1:
@@ -149,23 +158,27 @@ static inline void row_of(enum q4nx_kind kind, float to[GROUP], const uint8_t co
 			codes_scaled(to + i, bytes16_load(codes + i), scale);
 }
 
+/* A chunk's part of a row goes out in one piece: pieces of one group at the strides models have, powers of
+ * two, would fall into the same few lines of the cache. */
 static inline void decode_chunks(enum q4nx_kind kind, uint32_t chunk_columns, size_t chunk_bytes,
-				 const unsigned char *chunks, uint32_t width, float *to)
+				 const unsigned char *chunk, uint32_t width, float *to)
 {
-	uint8_t codes[Q4NX_ROWS][GROUP];
+	uint8_t codes[Q4NX_ROWS][COLUMNS];
 
-	for (uint32_t k = 0; k < width; k += GROUP) {
-		const unsigned char *chunk = chunks + k / chunk_columns * chunk_bytes;
-		uint32_t first = k % chunk_columns;
-		codes_of(kind, chunk, first, codes);
+	for (uint32_t at = 0; at < width; at += chunk_columns, chunk += chunk_bytes) {
+		uint32_t count = width - at < chunk_columns ? width - at : chunk_columns;
+		for (uint32_t k = 0; k < count; k += GROUP)
+			codes_of(kind, chunk, k, codes);
 		for (uint32_t r = 0; r < Q4NX_ROWS; r++) {
-			float *out = to + (size_t)r * width + k, scale, zero, last[GROUP];
-			scale_of(kind, chunk, first / GROUP, r, &scale, &zero);
-			if (width - k >= GROUP) {
-				row_of(kind, out, codes[r], scale, zero);
-			} else {
-				row_of(kind, last, codes[r], scale, zero);
-				memcpy(out, last, (width - k) * sizeof *out);
+			float *out = to + (size_t)r * width + at, scale, zero, last[GROUP];
+			for (uint32_t k = 0; k < count; k += GROUP) {
+				scale_of(kind, chunk, k / GROUP, r, &scale, &zero);
+				if (count - k >= GROUP) {
+					row_of(kind, out + k, codes[r] + k, scale, zero);
+				} else {
+					row_of(kind, last, codes[r] + k, scale, zero);
+					memcpy(out + k, last, (count - k) * sizeof *out);
+				}
 			}
 		}
 	}
