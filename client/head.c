@@ -41,6 +41,11 @@ static void tell(struct npu_head_info *info, const struct rep_head_wait *w)
 		.bytes = w->bytes,
 		.attached = w->attached,
 		.packed = w->packed,
+		.from_store = w->from_store,
+		.written = w->written,
+		.writing = w->writing,
+		.refused = w->refused,
+		.gathered_columns = w->gathered_columns,
 		.nonfinite = w->nonfinite,
 		.seconds = w->seconds,
 	};
@@ -50,6 +55,7 @@ static void tell(struct npu_head_info *info, const struct rep_head_wait *w)
 	call_copy(info->note, sizeof info->note, w->note);
 	call_copy(info->why, sizeof info->why, w->why);
 	call_copy(info->hash, sizeof info->hash, w->hash);
+	call_copy(info->refusals, sizeof info->refusals, w->refusals);
 }
 
 /* Greet (after a silent reconnect that gets the new session's token), pass, open, wait, give back. */
@@ -76,16 +82,21 @@ static void opening_fini(struct npu_call *o)
 	free(g->head);
 }
 
+/* A call that the daemon may keep for `wait_ms`. */
+static int wait_timeout(const npu_client *c, int wait_ms)
+{
+	return c->timeout_ms < INT_MAX - wait_ms ? c->timeout_ms + wait_ms : INT_MAX;
+}
+
 static int ask_wait(struct opening *g)
 {
 	struct req_head_wait q = {
 		.head = g->head->handle,
 		.wait_ms = g->options.progress ? WAIT_PROGRESS_MS : WAIT_MS,
 	};
-	int timeout = g->call.client->timeout_ms;
 	g->at = OPENING_WAIT;
 	return operation_ask(&g->call, OP_head_wait, &q, g->head->session,
-			     timeout < INT_MAX - WAIT_MS ? timeout + (int)q.wait_ms : INT_MAX);
+			     wait_timeout(g->call.client, (int)q.wait_ms));
 }
 
 static int pass_and_open(struct opening *g)
@@ -106,6 +117,7 @@ static int pass_and_open(struct opening *g)
 		.k = g->options.k,
 		.tile = g->options.tile,
 		.layout = PROTO_STR(g->layout),
+		.store = !g->options.no_store,
 	};
 	g->at = OPENING_OPEN;
 	return operation_ask(&g->call, OP_head_open, &q, told->session, c->timeout_ms);
@@ -202,6 +214,13 @@ static int opening_step(struct npu_call *o)
 	return give_back(g);
 }
 
+/* As NPUD_STORE says; what it does not say is yes. */
+static bool store_is_off(void)
+{
+	const char *env = getenv("NPUD_STORE");
+	return env && (strcmp(env, "0") == 0 || strcmp(env, "no") == 0);
+}
+
 static int opening_init(struct opening *g, npu_client *c, const char *model,
 			const struct npu_head_options *options, npu_head **out, struct npu_head_info *info)
 {
@@ -221,6 +240,7 @@ static int opening_init(struct opening *g, npu_client *c, const char *model,
 	r = model_find(&g->model, model, client_err());
 	if (r)
 		return r;
+	g->options.no_store |= store_is_off();
 	g->tensor = strdup(g->options.tensor ? g->options.tensor : "");
 	g->layout = strdup(g->options.layout ? g->options.layout : "blocked");
 	g->q8 = strdup(g->options.q8 ? g->options.q8 : "auto");
@@ -251,6 +271,28 @@ NPU_API int npu_head_open_start(npu_client *c, const char *model, const struct n
 	if (r == 0)
 		return operation_begin(&g.call, sizeof g, done, arg, call);
 	opening_fini(&g.call);
+	return r;
+}
+
+NPU_API int npu_head_stored(npu_head *head, struct npu_head_info *info)
+{
+	if (!head || !info)
+		return NPU_E_BAD_VALUE;
+	npu_client *c = head->client;
+	int r = client_usable(c);
+	while (r == 0) {
+		const struct call_options options = {.session = head->session,
+						     .timeout_ms = wait_timeout(c, WAIT_MS)};
+		struct req_head_wait q = {.head = head->handle, .wait_ms = WAIT_MS, .stored = true};
+		struct rep_head_wait w = {};
+		cleanup(answer_fini) struct answer a = {};
+		r = call(&c->connection, OP_head_wait, &q, options, &w, &a, client_err());
+		if (r)
+			return r;
+		tell(info, &w);
+		if (!w.writing)
+			break;
+	}
 	return r;
 }
 

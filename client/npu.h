@@ -72,6 +72,7 @@ struct npu_head_options {
 	const char *q8;	    /* order of the codes in Q4NX chunks of 8704 bytes: NULL or "auto", "a", "b" */
 	bool is_signed;	    /* 4-bit Q4NX codes are signed: the source was GGUF Q4_0 */
 	uint32_t k;	    /* H of a Q4NX matrix; 0: as the file's embedding has it */
+	bool no_store;	    /* the image store is neither read nor written; so too with NPUD_STORE=0 */
 	/* Called from npu_head_open while tiles are packed; returning non-zero cancels. NULL: none. */
 	int (*progress)(void *arg, uint64_t tiles_done, uint64_t tiles);
 	void *progress_arg;
@@ -85,7 +86,13 @@ struct npu_head_info {
 	uint64_t bytes;					 /* resident */
 	bool attached;					 /* was resident already */
 	uint64_t packed;				 /* tiles packed for this open */
-	uint64_t nonfinite;				 /* weights that were not finite and count as 0 */
+	uint64_t from_store;				 /* tiles taken from the image store */
+	uint64_t written;				 /* packed tiles that are in the store by now */
+	uint64_t writing;	   /* ... that are still being written (npu_head_stored) */
+	uint64_t refused;	   /* tiles of the store that were not used */
+	char refusals[1024];	   /* why: a line each, "REASON: sentence", as far as they fit */
+	uint64_t gathered_columns; /* columns read to be packed, samples included */
+	uint64_t nonfinite;	   /* weights that were not finite and count as 0 */
 	double seconds;
 };
 
@@ -96,6 +103,8 @@ struct npu_head_info {
  */
 int npu_head_open(npu_client *c, const char *model, const struct npu_head_options *options, npu_head **out,
 		  struct npu_head_info *info);
+/* Waits until what was packed for `head` is in the image store, or will never be, and fills `info`. */
+int npu_head_stored(npu_head *head, struct npu_head_info *info);
 int npu_head_close(npu_head *head); /* NULL is fine; `head` is gone even where it fails */
 
 struct npu_run_info {

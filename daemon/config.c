@@ -1,5 +1,6 @@
 #include "config.h"
 #include "batch.h"
+#include "directory.h"
 #include "own.h"
 #include <errno.h>
 #include <ini.h>
@@ -9,7 +10,7 @@
 
 static const struct key {
 	const char *section, *name;
-	enum { TEXT, COUNT, SPAN } kind; /* SPAN: seconds, -1 is for ever */
+	enum { TEXT, COUNT, SPAN, FLAG } kind; /* SPAN: seconds, -1 is for ever; FLAG: yes or no */
 	size_t offset, room;
 	uint64_t least, most;
 } keys[] = {
@@ -20,6 +21,10 @@ static const struct key {
 #define COUNT_KEY(s, n, m, least, most)                                 \
 	{                                                               \
 		s, n, COUNT, offsetof(struct config, m), 0, least, most \
+	}
+#define FLAG_KEY(s, n, m)                                       \
+	{                                                       \
+		s, n, FLAG, offsetof(struct config, m), 0, 0, 1 \
 	}
 #define SPAN_KEY(s, n, m, most)                                    \
 	{                                                          \
@@ -36,6 +41,10 @@ static const struct key {
 	COUNT_KEY("head", "batch", batch, 1, BATCH_ROWS_MAX),
 	COUNT_KEY("resident", "max_bytes", resident_bytes, 1 << 20, UINT64_C(1) << 50),
 	SPAN_KEY("resident", "keep", keep, 365 * 86400),
+	FLAG_KEY("store", "enabled", store_enabled),
+	TEXT_KEY("store", "path", store_path),
+	COUNT_KEY("store", "max_bytes", store_bytes, 1 << 20, UINT64_C(1) << 39),
+	COUNT_KEY("store", "min_free_bytes", store_free_bytes, 0, UINT64_C(1) << 50),
 	COUNT_KEY("limits", "connections", connections, 1, 100000),
 	COUNT_KEY("limits", "in_flight", in_flight, 1, 1024),
 	COUNT_KEY("limits", "in_flight_all", in_flight_all, 1, 4096),
@@ -69,6 +78,9 @@ void config_defaults(struct config *c)
 
 	*c = (struct config){.device = "none",
 			     .device_node = "/dev/accel/accel0",
+			     .store_enabled = 1,
+			     .store_bytes = UINT64_C(32) << 30,
+			     .store_free_bytes = UINT64_C(1) << 30,
 			     .threads = 4,
 			     .batch = 16,
 			     .resident_bytes =
@@ -187,6 +199,15 @@ static int on_key(void *arg, const char *section, const char *name, const char *
 			memcpy(to, value, strlen(value) + 1);
 			return 1;
 		}
+		if (k->kind == FLAG) {
+			char seen[64];
+			*(uint64_t *)to = strcmp(value, "yes") == 0;
+			if (*(uint64_t *)to || strcmp(value, "no") == 0)
+				return 1;
+			err_set(r->err, NPU_E_BAD_CONFIG, "%s:%d: %s is \"%s\"; yes or no is needed", r->path,
+				line, name, err_printable(seen, sizeof seen, value, strlen(value)));
+			return 0;
+		}
 		if (k->kind == SPAN && strcmp(value, "-1") == 0) {
 			*(uint64_t *)to = CONFIG_FOR_EVER;
 			return 1;
@@ -286,34 +307,6 @@ void config_adopt(struct config *running, const struct config *fresh, char *kept
 	}
 }
 
-/* mkdir -p; what is there must be a directory of ours (or root's) that nobody else can write. */
-static int make_directory(const char *path, struct err *err)
-{
-	char part[PATH_MAX];
-	snprintf(part, sizeof part, "%s", path);
-	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(part, 0700) < 0 && errno != EEXIST && errno != EROFS)
-			return err_sys(err, errno, "%s: cannot be made", part);
-		*slash = '/';
-	}
-	if (mkdir(part, 0700) < 0 && errno != EEXIST)
-		return err_sys(err, errno, "%s: cannot be made", part);
-	struct stat st;
-	if (lstat(part, &st) < 0)
-		return err_sys(err, errno, "%s: cannot be looked at", part);
-	if (S_ISLNK(st.st_mode) && stat(part, &st) < 0)
-		return err_sys(err, errno, "%s: cannot be looked at", part);
-	if (!S_ISDIR(st.st_mode))
-		return err_set(err, NPU_E_BAD_CONFIG, "%s: is not a directory", part);
-	if ((st.st_uid != getuid() && st.st_uid != 0) || (st.st_mode & S_IWOTH))
-		return err_set(
-			err, NPU_E_NOT_ALLOWED,
-			"%s: belongs to uid %u with mode %04o; it must be ours and not writable for everyone",
-			part, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777u);
-	return 0;
-}
-
 int config_places(const struct config *c, struct err *err)
 {
 	char directory[PATH_MAX];
@@ -323,10 +316,8 @@ int config_places(const struct config *c, struct err *err)
 		return err_set(err, NPU_E_BAD_CONFIG, "%s: the socket needs a directory of its own",
 			       c->socket);
 	*slash = '\0';
-	int r = make_directory(directory, err);
+	int r = directory_make(directory, err);
 	if (r == 0)
-		r = make_directory(c->cache_dir, err);
-	if (r == 0)
-		r = make_directory(c->state_dir, err);
+		r = directory_make(c->state_dir, err);
 	return r;
 }

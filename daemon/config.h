@@ -10,12 +10,17 @@ struct config {
 	char cache_dir[PATH_MAX]; /* [daemon] cache_dir */
 	char state_dir[PATH_MAX]; /* [daemon] state_dir */
 	char group[64];		  /* [daemon] group: whose members may connect; empty: the owner's only */
-	char admin_group[64];  /* [daemon] admin_group: who may do what concerns others; empty: root and the
-				  owner */
-	char device[16];       /* [device] kind: none */
-	char device_node[256]; /* [device] node: of the NPU, for who has it open */
-	uint64_t threads;      /* [head] threads: of a pass and of packing; no more than processors */
-	uint64_t batch;	       /* [head] batch: rows of one pass at most */
+	char admin_group[64];	/* [daemon] admin_group: who may do what concerns others; empty: root and the
+				   owner */
+	char device[16];	/* [device] kind: none */
+	char device_node[256];	/* [device] node: of the NPU, for who has it open */
+	uint64_t store_enabled; /* [store] enabled */
+	char store_path[PATH_MAX]; /* [store] path; empty: cache_dir/images */
+	uint64_t store_bytes;	   /* [store] max_bytes: of all images */
+	uint64_t store_free_bytes; /* [store] min_free_bytes: of the file system, below which it does not grow
+				    */
+	uint64_t threads;	   /* [head] threads: of a pass and of packing; no more than processors */
+	uint64_t batch;		   /* [head] batch: rows of one pass at most */
 #define CONFIG_FOR_EVER UINT64_MAX
 	uint64_t keep;		   /* [resident] keep: seconds what nobody uses stays, or CONFIG_FOR_EVER */
 	uint64_t resident_bytes;   /* [resident] max_bytes: of all packed heads; default half of the memory */

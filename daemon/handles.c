@@ -16,7 +16,8 @@ int handle_open(struct handle **out, struct session *s, const struct file *file,
 	if (r)
 		return r;
 	struct handle *h = calloc(1, sizeof *h);
-	r = h && tensor ? load_new(&load, want, &source, &server->secret, &server->kernels, server->threads)
+	r = h && tensor ? load_new(&load, want, &source, want->store ? server->filing.store : NULL,
+				   filing_secret(server), &server->kernels, server->threads)
 			: NPU_E_NO_MEMORY;
 	if (r == 0) {
 		(void)take(&tensor);
@@ -70,6 +71,14 @@ int handle_find(struct handle **out, struct session *s, uint64_t number, struct 
 		       (unsigned long long)number);
 }
 
+static void answer_all(struct handle *h)
+{
+	while (!link_empty(&h->waiters)) {
+		struct request *r = link_of(h->waiters.next, struct request, in_waiters);
+		r->answer(r);
+	}
+}
+
 void handle_settled(struct handle *h, struct object *o, bool attached, const struct err *err)
 {
 	h->job = NULL;
@@ -77,21 +86,25 @@ void handle_settled(struct handle *h, struct object *o, bool attached, const str
 	h->attached = attached;
 	h->seconds = (double)(uv_hrtime() - h->opened_ns) * 1e-9;
 	if (o) {
-		const struct geometry *g = &o->geometry;
 		o->handles++;
-		log_line("session", h->session->number,
-			 "%s: lm head: 0 tile(s) from the image store, %u packed (0 written), 0 refused; "
-			 "kd=%u "
-			 "T=%u %s, %.1f MB, %.3f s",
-			 o->label, attached ? 0 : g->tiles, g->kd, g->nd, layout_name(g->layout),
-			 (double)object_bytes(o) / 1e6, h->seconds);
 	} else {
 		h->err = *err;
 		log_line("session", h->session->number, "head refused: %s", err->text);
 	}
-	while (!link_empty(&h->waiters)) {
-		struct request *r = link_of(h->waiters.next, struct request, in_waiters);
-		r->answer(r);
+	answer_all(h);
+}
+
+void handles_written(struct object *o)
+{
+	link_each(at_session, &o->server->sessions)
+	{
+		struct session *s = link_of(at_session, struct session, in_sessions);
+		link_each(at, &s->handles)
+		{
+			struct handle *h = link_of(at, struct handle, in_session);
+			if (h->object == o)
+				answer_all(h);
+		}
 	}
 }
 

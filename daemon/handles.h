@@ -16,6 +16,11 @@ struct handle {
 	struct err err;	       /* why there will be none */
 	struct link waiters;   /* requests */
 	bool attached;	       /* it was resident, or somebody else loaded it */
+	struct opened {
+		uint32_t from_store, packed, refused; /* tiles */
+		uint64_t gathered;		      /* columns read to be packed */
+		char refusals[1024];		      /* a line each */
+	} opened;
 	char note[160]; /* of the matrix it opened: another handle of this object may have been told more */
 	uint64_t opened_ns;
 	double seconds; /* from open to ready */
@@ -30,6 +35,9 @@ int handle_open(struct handle **out, struct session *s, const struct file *file,
 void handle_close(struct handle *h);
 /* NO_SUCH_HANDLE. */
 int handle_find(struct handle **out, struct session *s, uint64_t number, struct err *err);
+
+/* What was packed of an object is in the image store, or never will be: who waits for that is answered. */
+void handles_written(struct object *o);
 
 /* It has its object (held for it), or `err` says why not; waiting requests are answered. */
 void handle_settled(struct handle *h, struct object *o, bool attached, const struct err *err);

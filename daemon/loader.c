@@ -9,7 +9,7 @@
 #define SLICE ((size_t)2 << 20)	 /* bytes of a slice, about, as stored or as float32 */
 #define ROOMS ((size_t)48 << 20) /* bytes of the slices of all threads, but one there must be */
 
-int load_new(struct load **out, struct load_request *request, struct source *source,
+int load_new(struct load **out, struct load_request *request, struct source *source, struct imagestore *store,
 	     const struct hash_secret *secret, const struct kernels *kernels, unsigned threads)
 {
 	struct load *l = calloc(1, sizeof *l);
@@ -19,6 +19,7 @@ int load_new(struct load **out, struct load_request *request, struct source *sou
 	request->tensor = NULL;
 	l->source = *source;
 	*source = (struct source){NULL, 0};
+	l->store = store;
 	l->secret = secret;
 	l->kernels = kernels;
 	l->threads = threads;
@@ -32,6 +33,8 @@ void load_free(struct load *l)
 		return;
 	container_free(l->container);
 	image_fini(&l->image);
+	sample_fini(&l->sample);
+	free(l->tiles);
 	free(l->amax);
 	free(l->request.tensor);
 	source_fini(&l->source);
@@ -59,6 +62,7 @@ typedef void slice_fn(struct load *l, uint32_t first, uint32_t rows, const float
 struct reading {
 	struct load *load;
 	slice_fn *in_order, *each; /* NULL: nothing */
+	bool sampling;		   /* the sample is taken from the bytes that are hashed */
 	uint32_t bands, step;	   /* of the matrix; of one slice */
 	size_t stored, room;	   /* bytes of a slice as stored; with its float32, a thread's room */
 	char *rooms;
@@ -72,6 +76,17 @@ struct reading {
 	struct err *err; /* of the first that failed */
 };
 
+/* Whether any tile that stored rows first .. first+rows-1 belong to is to be packed. */
+static bool is_packed(const struct load *l, uint32_t first, uint32_t rows)
+{
+	uint32_t t = l->matrix.transposed ? 0 : first / l->geometry.nd;
+	uint32_t last = l->matrix.transposed ? l->geometry.tiles - 1 : (first + rows - 1) / l->geometry.nd;
+
+	while (t < last && !l->tiles[t].packed)
+		t++;
+	return l->tiles[t].packed;
+}
+
 static void take_slice(void *arg, uint32_t i, unsigned thread)
 {
 	struct reading *g = arg;
@@ -84,9 +99,10 @@ static void take_slice(void *arg, uint32_t i, unsigned thread)
 	struct err err;
 	int r = atomic_load(&l->stop) ? cancelled(&err) : matrix_read(m, at, count, stored, &err);
 
-	if (r == 0 && (g->in_order || g->each) && values != (float *)stored)
-		matrix_decode(m, stored, count, values);
 	rows = m->rows - first < rows ? m->rows - first : rows;
+	bool wanted = g->in_order || (g->each && is_packed(l, first, rows));
+	if (r == 0 && wanted && values != (float *)stored)
+		matrix_decode(m, stored, count, values);
 
 	uv_mutex_lock(&g->lock);
 	while (g->turn != i)
@@ -99,6 +115,8 @@ static void take_slice(void *arg, uint32_t i, unsigned thread)
 	uv_mutex_unlock(&g->lock);
 	if (go) {
 		hasher_add(g->hasher, stored, count * m->band_bytes);
+		if (g->sampling)
+			sample_stored(&l->sample, m, &l->geometry, at, count, stored);
 		if (g->in_order)
 			g->in_order(l, first, rows, values);
 	}
@@ -108,7 +126,8 @@ static void take_slice(void *arg, uint32_t i, unsigned thread)
 	uv_mutex_unlock(&g->lock);
 	if (!go || !g->each)
 		return;
-	g->each(l, first, rows, values);
+	if (wanted)
+		g->each(l, first, rows, values);
 	uv_mutex_lock(&g->lock);
 	g->rows_done += rows;
 	/* Slices end in any order: so much is done, of whichever tile. Transposed, none is done before all
@@ -152,7 +171,11 @@ uint64_t load_transient(const struct load *l)
 static int read_all(struct load *l, slice_fn *in_order, slice_fn *each, unsigned char hash[16],
 		    struct err *err)
 {
-	struct reading g = {.load = l, .in_order = in_order, .each = each, .err = err};
+	struct reading g = {.load = l,
+			    .in_order = in_order,
+			    .each = each,
+			    .sampling = !each && !l->matrix.transposed,
+			    .err = err};
 	uint32_t threads = cut(&g, l), slices = (g.bands + g.step - 1) / g.step;
 	size_t size = threads * g.room;
 	cleanup(hasher_freep) struct hasher *hasher = NULL;
@@ -176,10 +199,12 @@ static int read_all(struct load *l, slice_fn *in_order, slice_fn *each, unsigned
 static void take_amax(struct load *l, uint32_t first, uint32_t rows, const float *values)
 {
 	uint64_t nonfinite = 0;
-	(void)first;
-	for (uint32_t i = 0; i < rows; i++)
-		nonfinite += pack_amax(l->amax, values + (size_t)i * l->matrix.width, l->matrix.width);
-	atomic_fetch_add(&l->nonfinite, nonfinite);
+	for (uint32_t i = 0; i < rows; i++, values += l->matrix.width) {
+		nonfinite += pack_amax(l->amax, values, l->matrix.width);
+		sample_take(&l->sample, &l->geometry, first + i, values);
+	}
+	/* Which column each is of is not kept: the first tile has them all. */
+	atomic_fetch_add(&l->tiles[0].nonfinite, nonfinite);
 }
 
 int load_identify(struct load *l, struct err *err)
@@ -204,25 +229,31 @@ int load_identify(struct load *l, struct err *err)
 				       : "row-major takes any T",
 			       l->matrix.nv);
 	}
-	if (l->matrix.transposed && !(l->amax = calloc(l->matrix.nv, sizeof *l->amax)))
+	l->tiles = calloc(l->geometry.tiles, sizeof *l->tiles);
+	if (!l->tiles || (l->matrix.transposed && !(l->amax = calloc(l->matrix.nv, sizeof *l->amax))))
 		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for %u columns", q->label, l->matrix.nv);
-	return read_all(l, l->matrix.transposed ? take_amax : NULL, NULL, l->hash, err);
+	r = sample_init(&l->sample, &l->matrix, &l->geometry, err);
+	if (r == 0)
+		r = read_all(l, l->matrix.transposed ? take_amax : NULL, NULL, l->hash, err);
+	return r;
 }
 
 /* Stored rows are vocabulary rows: each is a column of a tile. */
 static void pack_columns(struct load *l, uint32_t first, uint32_t rows, const float *values)
 {
 	const struct geometry *g = &l->geometry;
-	uint64_t nonfinite = 0;
 	while (rows) {
-		struct tile tile = image_tile(&l->image, first / g->nd);
-		uint32_t n = first % g->nd, count = g->nd - n < rows ? g->nd - n : rows;
-		nonfinite += l->kernels->pack(&tile, n, values, count, g->h);
+		uint32_t t = first / g->nd, n = first % g->nd, count = g->nd - n < rows ? g->nd - n : rows;
+		struct tile tile = image_tile(&l->image, t);
+		if (l->tiles[t].packed) {
+			atomic_fetch_add(&l->tiles[t].nonfinite,
+					 l->kernels->pack(&tile, n, values, count, g->h));
+			atomic_fetch_add(&l->gathered, count);
+		}
 		values += (size_t)count * g->h;
 		first += count;
 		rows -= count;
 	}
-	atomic_fetch_add(&l->nonfinite, nonfinite);
 }
 
 /* Stored rows are hidden rows: each has one code of every column, whose scales the first pass found. */
@@ -233,23 +264,111 @@ static void pack_hidden(struct load *l, uint32_t first, uint32_t rows, const flo
 		for (uint32_t t = 0; t < g->tiles; t++) {
 			struct tile tile = image_tile(&l->image, t);
 			size_t from = (size_t)t * g->nd;
-			pack_row(&tile, 0, first + i, l->amax + from, values + from, geometry_columns(g, t));
+			if (l->tiles[t].packed)
+				pack_row(&tile, 0, first + i, l->amax + from, values + from,
+					 geometry_columns(g, t));
 		}
 }
 
-int load_pack(struct load *l, struct err *err)
+struct image_tile_io load_tile_io(const struct image *image, const unsigned char hash[16], uint32_t t)
+{
+	const struct geometry *g = &image->geometry;
+	struct tile tile = image_tile(image, t);
+	struct image_tile_io io = {
+		.key = {.kd = g->kd, .nd = g->nd, .layout = g->layout},
+		.tile = t,
+		.tiles = g->tiles,
+		.columns = geometry_columns(g, t),
+		.codes = tile.codes,
+		.scales = tile.scales,
+	};
+	memcpy(io.key.hash, hash, sizeof io.key.hash);
+	return io;
+}
+
+static bool sample_of_tile(void *arg, const struct image_tile_io *io, struct refusal *why)
+{
+	struct load *l = arg;
+	struct tile tile = image_tile(&l->image, io->tile);
+	atomic_fetch_add(&l->gathered, sample_count(&l->sample, io->tile));
+	return sample_agrees(&l->sample, io->tile, &tile, l->kernels->pack, why);
+}
+
+bool load_agrees(struct load *l, const struct image *image, struct refusal *why)
+{
+	for (uint32_t t = 0; t < l->geometry.tiles; t++) {
+		struct tile tile = image_tile(image, t);
+		atomic_fetch_add(&l->gathered, sample_count(&l->sample, t));
+		if (!sample_agrees(&l->sample, t, &tile, l->kernels->pack, why))
+			return false;
+	}
+	return true;
+}
+
+struct fetching {
+	struct load *load;
+	uv_mutex_t lock; /* of the load's counts and refusals */
+};
+
+static void fetch_tile(void *arg, uint32_t t, unsigned thread)
+{
+	struct fetching *f = arg;
+	struct load *l = f->load;
+	struct image_tile_io io = load_tile_io(&l->image, l->hash, t);
+	struct refusal why;
+
+	(void)thread;
+	if (atomic_load(&l->stop))
+		return;
+	enum image_result result = imagestore_read(l->store, &io, sample_of_tile, l, &why);
+	uv_mutex_lock(&f->lock);
+	if (result == IMAGE_HIT) {
+		l->tiles[t].packed = false;
+		atomic_store(&l->tiles[t].nonfinite, io.nonfinite);
+		l->from_store++;
+		atomic_store(&l->tiles_done, l->from_store);
+	} else if (result == IMAGE_REFUSED) {
+		size_t used = strlen(l->refusals), more = strlen(why.text) + 32;
+		if (used + more < sizeof l->refusals)
+			snprintf(l->refusals + used, sizeof l->refusals - used, "%s%s: %s", used ? "\n" : "",
+				 refusal_name(why.reason), why.text);
+		l->refused++;
+	}
+	uv_mutex_unlock(&f->lock);
+	if (result == IMAGE_REFUSED) /* packing begins with zeros */
+		memset(io.codes, 0, (size_t)io.key.kd * io.key.nd);
+}
+
+/* What the store has; the tiles it does not have are left to be packed. */
+static int fetch(struct load *l, struct err *err)
+{
+	unsigned threads = l->threads < l->geometry.tiles ? l->threads : l->geometry.tiles;
+	struct fetching f = {.load = l};
+	cleanup(pool_freep) struct pool *pool = NULL;
+
+	if (!pool_new(&pool, threads))
+		return err_set(err, NPU_E_NO_MEMORY, "%s: no threads to read with", l->request.label);
+	uv_mutex_init(&f.lock);
+	pool_run(pool, l->geometry.tiles, fetch_tile, &f);
+	uv_mutex_destroy(&f.lock);
+	return atomic_load(&l->stop) ? cancelled(err) : 0;
+}
+
+static int pack_missing(struct load *l, struct err *err)
 {
 	const struct geometry *g = &l->geometry;
 	unsigned char hash[16];
 
-	if (!image_init(&l->image, g))
-		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for a head of %llu bytes",
-			       l->request.label, (unsigned long long)geometry_bytes(g));
 	for (uint32_t t = 0; t < g->tiles; t++) {
 		struct tile tile = image_tile(&l->image, t);
-		if (l->matrix.transposed)
+		if (!l->tiles[t].packed)
+			continue;
+		if (l->matrix.transposed) {
 			pack_scales(&tile, 0, l->amax + (size_t)t * g->nd, geometry_columns(g, t));
+			atomic_fetch_add(&l->gathered, geometry_columns(g, t));
+		}
 		tile_pad(&tile, geometry_columns(g, t));
+		l->packed++;
 	}
 	int r = read_all(l, NULL, l->matrix.transposed ? pack_hidden : pack_columns, hash, err);
 	if (r)
@@ -260,6 +379,25 @@ int load_pack(struct load *l, struct err *err)
 			err, NPU_E_FILE_CHANGED,
 			"%s: the file was rewritten while it was read; nothing was kept. Open it again",
 			l->request.label);
+	return 0;
+}
+
+int load_fill(struct load *l, struct err *err)
+{
+	const struct geometry *g = &l->geometry;
+
+	if (!image_init(&l->image, g))
+		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for a head of %llu bytes",
+			       l->request.label, (unsigned long long)geometry_bytes(g));
+	for (uint32_t t = 0; t < g->tiles; t++)
+		l->tiles[t].packed = true;
+	int r = l->store ? fetch(l, err) : 0;
+	if (r == 0 && l->from_store < g->tiles)
+		r = pack_missing(l, err);
+	if (r)
+		return r;
+	for (uint32_t t = 0; t < g->tiles; t++)
+		l->nonfinite += atomic_load(&l->tiles[t].nonfinite);
 	atomic_store(&l->tiles_done, g->tiles);
 	return 0;
 }

@@ -1,14 +1,16 @@
 /*
- * A head on its way from a file into memory: hash (which names it), then pack (which hashes again what it
- * packs, and fails when the two differ). Runs on a worker thread, with a pool of its own while it reads, so
- * that a slow disk under one load holds up no other; touches only its own struct. The loop looks at
- * `tiles_done` and sets `stop`.
+ * A head on its way from a file into memory: hash (which names it), then fill: tiles from the image store,
+ * and what it does not have, or what is in doubt, packed (which hashes again what it packs, and fails when
+ * the two differ). Runs on a worker thread, with a pool of its own while it reads, so that a slow disk under
+ * one load holds up no other; touches only its own struct. The loop looks at `tiles_done` and sets `stop`.
  */
 #ifndef NPUD_LOADER_H
 #define NPUD_LOADER_H
 
 #include "hash.h"
 #include "image.h"
+#include "imagestore.h"
+#include "sample.h"
 #include "source.h"
 #include <stdatomic.h>
 
@@ -18,6 +20,7 @@ struct load_request {
 	struct matrix_options options;
 	uint32_t tile;
 	enum layout layout;
+	bool store; /* whether the image store may be used */
 };
 
 struct load {
@@ -25,7 +28,8 @@ struct load {
 	struct source source; /* owned */
 	const struct hash_secret *secret;
 	const struct kernels *kernels;
-	unsigned threads; /* that read and pack, the caller's included */
+	struct imagestore *store; /* NULL: neither read nor written */
+	unsigned threads;	  /* that read and pack, the caller's included */
 	atomic_bool stop;
 	atomic_uint tiles_done;
 
@@ -36,13 +40,23 @@ struct load {
 	struct geometry geometry;
 	unsigned char hash[16];
 	float *amax; /* of the columns of a transposed matrix, from the first pass */
-	/* made by load_pack */
+	struct sample sample;
+	/* made by load_fill */
 	struct image image;
+	struct load_tile *tiles; /* [geometry.tiles] */
+	uint64_t nonfinite;
+	uint32_t from_store, packed, refused; /* tiles */
+	char refusals[1024];		      /* a line for each, as many as fit */
+	_Atomic uint64_t gathered;	      /* columns that were read from the file to be packed */
+};
+
+struct load_tile {
+	bool packed; /* it was not in the store as it should be */
 	_Atomic uint64_t nonfinite;
 };
 
 /* `request->tensor` and the source's files become the load's. */
-int load_new(struct load **out, struct load_request *request, struct source *source,
+int load_new(struct load **out, struct load_request *request, struct source *source, struct imagestore *store,
 	     const struct hash_secret *secret, const struct kernels *kernels, unsigned threads);
 void load_free(struct load *l);
 
@@ -52,8 +66,12 @@ uint64_t load_transient(const struct load *l);
 /* Opens the container, finds the head, chooses the geometry, hashes. What container.h says, BAD_GEOMETRY,
  * CANCELLED. */
 int load_identify(struct load *l, struct err *err);
-/* Packs every tile into `image`. FILE_CHANGED where the bytes are not those that were hashed; CANCELLED;
- * NO_MEMORY. */
-int load_pack(struct load *l, struct err *err);
+/* Fills `image`. FILE_CHANGED where the bytes packed are not those that were hashed; CANCELLED; NO_MEMORY. */
+int load_fill(struct load *l, struct err *err);
+/* Whether a resident image of the same name is of the weights in this file: the sample. False with why. */
+bool load_agrees(struct load *l, const struct image *image, struct refusal *why);
+
+/* Tile t of an image, as the store takes it. */
+struct image_tile_io load_tile_io(const struct image *image, const unsigned char hash[16], uint32_t t);
 
 #endif

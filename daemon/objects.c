@@ -73,6 +73,7 @@ static void object_free(struct object *o)
 {
 	residency_remove(&o->resident);
 	image_fini(&o->image);
+	free(o->tile_nonfinite);
 	free(o);
 }
 
@@ -89,7 +90,10 @@ void object_release(struct object *o)
 		residency_abandon(&o->resident);
 		atomic_store(&o->loader->load->stop, true);
 	}
-	step_soon(o->server);
+	struct server *s = o->server;
+	if (o->resident.refs == 0 && o->damaged)
+		object_free(o);
+	step_soon(s);
 }
 
 static struct object *object_new(struct job *j)
@@ -97,8 +101,10 @@ static struct object *object_new(struct job *j)
 	struct server *s = j->server;
 	const struct load *l = j->load;
 	struct object *o = calloc(1, sizeof *o);
-	if (!o)
+	if (!o || !(o->tile_nonfinite = calloc(l->geometry.tiles, sizeof *o->tile_nonfinite))) {
+		free(o);
 		return NULL;
+	}
 	o->server = s;
 	o->id = ++s->next_object;
 	o->loader = j;
@@ -129,19 +135,6 @@ static void job_fail(struct job *j)
 		handle_settled(h, NULL, false, &err);
 }
 
-/* The end of a job whose object is there. */
-static void job_done(struct job *j)
-{
-	struct handle *h = j->handle;
-	struct object *o = j->object;
-	bool attached = j->state == JOB_ATTACHING;
-	if (h)
-		snprintf(h->note, sizeof h->note, "%s", j->load->matrix.note);
-	job_free(j);
-	if (h)
-		handle_settled(h, o, attached, NULL);
-}
-
 static void ask(struct job *j)
 {
 	struct server *s = j->server;
@@ -157,10 +150,58 @@ static void ask(struct job *j)
 	residency_ask(&s->residency, &j->claim, server_now());
 }
 
+/*
+ * A resident object that does not agree with weights that hash to its name has been damaged in memory:
+ * nobody attaches to it, passes over it are refused, and it goes with its last user.
+ */
+static void doubt(struct object *o, const struct refusal *why)
+{
+	log_line("object", o->id, "damaged in memory, nobody may use it any more: %s: %s", o->label,
+		 why->text);
+	o->damaged = true;
+	residency_remove(&o->resident);
+}
+
+/* The end of a job whose object is there. */
+static void job_done(struct job *j)
+{
+	struct handle *h = j->handle;
+	struct object *o = j->object;
+	struct load *l = j->load;
+	bool attached = j->state == JOB_ATTACHING;
+	struct refusal why;
+
+	if (attached && !load_agrees(l, &o->image, &why)) {
+		if (!o->damaged)
+			doubt(o, &why);
+		object_release(o);
+		ask(j);
+		return;
+	}
+	j->load = NULL;
+	job_free(j);
+	if (h) {
+		snprintf(h->note, sizeof h->note, "%s", l->matrix.note);
+		h->opened = (struct opened){.gathered = atomic_load(&l->gathered)};
+		if (!attached) {
+			h->opened.from_store = l->from_store;
+			h->opened.packed = l->packed;
+			h->opened.refused = l->refused;
+			memcpy(h->opened.refusals, l->refusals, sizeof h->opened.refusals);
+		}
+		handle_settled(h, o, attached, NULL);
+	}
+	if (attached)
+		filing_attached(o, h);
+	else
+		filing_loaded(o, l, h);
+	load_free(l);
+}
+
 static void loading(uv_work_t *work)
 {
 	struct job *j = work->data;
-	j->result = load_pack(j->load, &j->err);
+	j->result = load_fill(j->load, &j->err);
 }
 
 /* A job that waits for `o`, out of the list; NULL: none does. */
@@ -190,6 +231,8 @@ static void on_loaded(uv_work_t *work, int status)
 		o->nonfinite = j->load->nonfinite;
 		o->image = j->load->image;
 		memset(&j->load->image, 0, sizeof j->load->image);
+		for (uint32_t t = 0; t < o->geometry.tiles; t++)
+			o->tile_nonfinite[t] = atomic_load(&j->load->tiles[t].nonfinite);
 		residency_ready(&o->resident, o->image.size, server_now());
 		job_done(j);
 		while ((j = next_attaching(s, o)))

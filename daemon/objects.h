@@ -22,7 +22,10 @@ struct object {
 	char label[129], tensor[512], type[32];
 	enum head_reason why;
 	uint64_t nonfinite, rows;
+	uint64_t *tile_nonfinite;  /* [geometry.tiles], when ready */
+	uint32_t writing, written; /* tiles: still to go into the image store; gone there */
 	unsigned handles;
+	bool damaged;	    /* in memory: out of the table, nobody may use it */
 	struct job *loader; /* while loading */
 };
 

@@ -21,6 +21,7 @@ int on_head_open(struct request *r, const struct req_head_open *q, struct rep_he
 	struct load_request want = {
 		.options = {.transpose = q->transpose, .is_signed = q->is_signed, .k = q->k},
 		.tile = q->tile,
+		.store = q->store,
 	};
 	struct handle *h;
 
@@ -74,7 +75,13 @@ static void answer_wait(struct request *r)
 		a.hash = PROTO_STR(hash_hex(digest, o->resident.identity.hash));
 		a.bytes = object_bytes(o);
 		a.attached = h->attached;
-		a.packed = a.ready && !h->attached ? g->tiles : 0;
+		a.packed = h->opened.packed;
+		a.from_store = h->opened.from_store;
+		a.refused = h->opened.refused;
+		a.refusals = PROTO_STR(h->opened.refusals);
+		a.gathered_columns = h->opened.gathered;
+		a.written = h->opened.packed ? o->written : 0;
+		a.writing = h->opened.packed ? o->writing : 0;
 		a.nonfinite = o->nonfinite;
 		a.seconds = h->seconds;
 	}
@@ -90,7 +97,7 @@ int on_head_wait(struct request *r, const struct req_head_wait *q, struct rep_he
 	if (result)
 		return result;
 	r->handle = h;
-	if (h->job)
+	if (h->job || (q->stored && h->object && h->object->writing))
 		return request_wait(r, &h->waiters, q->wait_ms, answer_wait);
 	answer_wait(r);
 	return LATER;
@@ -122,6 +129,10 @@ int on_head_run(struct request *r, const struct req_head_run *q, struct rep_head
 	result = work_place(&r->server->tickets.arbiter, server_now(), &ask, &place, err);
 	if (result)
 		return result;
+	if (h->object->damaged)
+		return err_set(err, NPU_E_INTERNAL,
+			       "the head was damaged in memory and is not used any more: close it and open "
+			       "it again");
 	const struct geometry *g = &h->object->geometry;
 	uint64_t x_bytes = q->rows * g->h * sizeof(float);
 	if (q->rows == 0 || q->rows > PROTO_ROWS_MAX)

@@ -58,7 +58,8 @@ static void on_sweep(uv_timer_t *timer)
 	uint64_t next = request_sweep(s, now), next_peer = descriptors_sweep(s->descriptors, now);
 
 	if (s->stopping) {
-		bool done = s->in_flight == 0 && s->loads == 0 && !answers_under_way(s);
+		bool done = s->in_flight == 0 && s->loads == 0 && !answers_under_way(s) &&
+			    writer_idle(&s->filing.writer);
 		if (done || now - s->stopping_since_ms > DRAIN_MS)
 			uv_stop(&s->loop);
 		next = now + DRAIN_LOOK_MS;
@@ -139,7 +140,6 @@ int server_init(struct server *s, const struct config *config, const struct conf
 {
 	static const struct listen_calls calls = {on_born, on_dead, on_arrived};
 	const char *force = getenv("NPU_KERNELS");
-	char secret[PATH_MAX + 16];
 
 	memset(s, 0, sizeof *s);
 	s->config = *config;
@@ -160,9 +160,9 @@ int server_init(struct server *s, const struct config *config, const struct conf
 		r = admins_load(&s->admins, config->admin_group, err);
 	if (r == 0)
 		r = place_take(s, err);
-	snprintf(secret, sizeof secret, "%s/hash.secret", config->cache_dir);
+	s->fingerprint = fingerprint(&s->kernels, decoders_variant(0));
 	if (r == 0)
-		r = hash_secret_load(&s->secret, secret, err);
+		r = filing_open(s, err);
 	if (r)
 		return r;
 	setenv("UV_THREADPOOL_SIZE", "4", 0);
@@ -173,7 +173,6 @@ int server_init(struct server *s, const struct config *config, const struct conf
 	uv_signal_init(&s->loop, &s->interrupt);
 	uv_signal_init(&s->loop, &s->hangup);
 	s->sweep.data = s->term.data = s->interrupt.data = s->hangup.data = s;
-	s->fingerprint = fingerprint(&s->kernels, decoders_variant(0));
 	s->threads = pool_processors() < config->threads ? pool_processors() : (unsigned)config->threads;
 	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, (uint32_t)s->config.batch,
 			  request_ran, s))
@@ -181,6 +180,8 @@ int server_init(struct server *s, const struct config *config, const struct conf
 	r = neighbours_init(&s->neighbours, s, err);
 	if (r == 0)
 		r = tickets_init(&s->tickets, s, err);
+	if (r == 0)
+		r = filing_begin(s, err);
 	if (r)
 		return r;
 	/* Before anybody can connect; from here on callbacks may be queued, and none runs before server_run.
@@ -215,6 +216,7 @@ void server_fini(struct server *s)
 	while (!link_empty(&s->sessions))
 		session_close(link_of(s->sessions.next, struct session, in_sessions));
 	tickets_fini(&s->tickets);
+	filing_end(s);
 	replies_fini(&s->replies);
 	event_ring_fini(&s->journal);
 	admins_fini(&s->admins);

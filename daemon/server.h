@@ -9,6 +9,7 @@
 #include "config.h"
 #include "events.h"
 #include "executor.h"
+#include "filing.h"
 #include "hash.h"
 #include "kernels.h"
 #include "listen.h"
@@ -30,7 +31,7 @@ struct server {
 	struct kernels kernels;
 	unsigned threads;     /* of a pass, and of a load */
 	uint64_t fingerprint; /* of the packer */
-	struct hash_secret secret;
+	struct filing filing;
 	struct listener listener;
 	struct executor executor;
 	struct descriptors *descriptors;

@@ -14,11 +14,7 @@ struct hash_secret {
 	unsigned char bytes[HASH_SECRET_SIZE];
 };
 
-/* The installation's secret from `path`, made (0600, from the system's random source) when it is not
- * there. IO where it can be neither read nor made or has another size. */
-int hash_secret_load(struct hash_secret *out, const char *path, struct err *err);
-
-/* A new one, from the system's random source. */
+/* A new one, from the system's random source. The image store keeps that of the installation. */
 int hash_secret_make(struct hash_secret *out, struct err *err);
 
 struct hasher;

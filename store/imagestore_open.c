@@ -3,6 +3,7 @@
  * crash or an endless loop. So a child looks through all of it first, and only the child can die of it.
  */
 #include "imagestore_impl.h"
+#include "directory.h"
 #include "own.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -48,33 +49,6 @@ static int check_local(const char *path, struct err *err)
 				err, NPU_E_IO,
 				"%s: is on %s; an image store needs a local file system: set [store] path",
 				path, remote[i].name);
-	return 0;
-}
-
-/* mkdir -p. What is there must be ours and not writable for others: a crafted file can crash LMDB. */
-static int make_directory(const char *path, struct err *err)
-{
-	char part[PATH_MAX];
-	struct stat st;
-
-	snprintf(part, sizeof part, "%s", path);
-	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(part, 0700) < 0 && errno != EEXIST && errno != EROFS)
-			return err_sys(err, errno, "%s: cannot be made", part);
-		*slash = '/';
-	}
-	if (mkdir(part, 0700) < 0 && errno != EEXIST)
-		return err_sys(err, errno, "%s: cannot be made", part);
-	if (stat(part, &st) < 0)
-		return err_sys(err, errno, "%s: cannot be looked at", part);
-	if (!S_ISDIR(st.st_mode))
-		return err_set(err, NPU_E_IO, "%s: is not a directory", part);
-	if ((st.st_uid != geteuid() && st.st_uid != 0) || (st.st_mode & (S_IWGRP | S_IWOTH)))
-		return err_set(
-			err, NPU_E_NOT_ALLOWED,
-			"%s: belongs to uid %u with mode %04o; it must be ours and writable for us alone",
-			part, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777u);
 	return 0;
 }
 
@@ -439,7 +413,8 @@ int imagestore_open(struct imagestore **out, const struct imagestore_options *o,
 	s->min_free_bytes = o->min_free_bytes;
 	if (snprintf(s->path, sizeof s->path, "%s", o->path) >= (int)sizeof s->path - 64)
 		return err_set(err, NPU_E_IO, "%.100s...: the path of the image store is too long", o->path);
-	int r = make_directory(s->path, err);
+	/* Writable for nobody else: a crafted file can crash LMDB. */
+	int r = directory_make(s->path, err);
 	if (r == 0)
 		r = check_local(s->path, err);
 	if (r == 0)

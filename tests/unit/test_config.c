@@ -131,7 +131,7 @@ Test(config, an_unknown_key_is_told_with_line_and_nearest)
 {
 	refused("[daemon]\n\nsoket = /a/b\n", 3, "\"socket\" in [daemon]");
 	refused("[limits]\nhandles = 3\nhandels = 3\n", 3, "\"handles\" in [limits]");
-	refused("[daemon]\nmax_bytes = 1048576\n", 2, "\"max_bytes\" in [resident]");
+	refused("[daemon]\nmax_bytes = 1048576\n", 2, "\"max_bytes\" in [store]");
 	refused("[daemon]\nse\033[31m = 1\n", 2, "\\x1b");
 	/* the first refusal is the one that is told */
 	refused("[limits]\nhandels = 3\nconections = 3\n", 2, "handels");

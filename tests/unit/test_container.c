@@ -672,37 +672,3 @@ Test(hash, the_trailer_is_as_the_design_has_it)
 		&want, XXH3_128bits_withSecret(whole, sizeof whole - 1, secret.bytes, sizeof secret.bytes));
 	cr_expect_arr_eq(out, want.digest, 16);
 }
-
-Test(hash, the_secret_is_made_once_and_kept)
-{
-	char dir[] = "/tmp/npud-secret.XXXXXX", path[64];
-	struct hash_secret first, again;
-	struct stat status;
-	struct err err = {0};
-	int left = 0;
-
-	cr_assert(mkdtemp(dir));
-	snprintf(path, sizeof path, "%s/secret", dir);
-	cr_assert_eq(hash_secret_load(&first, path, &err), 0, "%s", err.text);
-	cr_assert_eq(stat(path, &status), 0);
-	cr_expect_eq(status.st_mode & 07777, 0600);
-	cr_expect_eq(status.st_size, HASH_SECRET_SIZE);
-	cr_assert_eq(hash_secret_load(&again, path, &err), 0, "%s", err.text);
-	cr_expect_arr_eq(first.bytes, again.bytes, HASH_SECRET_SIZE);
-	cleanup(closedirp) DIR *d = opendir(dir);
-	while (readdir(d))
-		left++;
-	cr_expect_eq(left, 3, "a draft is left behind");
-
-	for (off_t size = HASH_SECRET_SIZE - 1; size <= HASH_SECRET_SIZE + 1; size += 2) {
-		cr_assert_eq(truncate(path, size), 0);
-		cr_expect_eq(hash_secret_load(&again, path, &err), NPU_E_IO);
-		cr_expect(strstr(err.text, path), "%s", err.text);
-	}
-	unlink(path);
-	cr_assert_eq(hash_secret_load(&again, path, &err), 0, "%s", err.text);
-	cr_expect(memcmp(first.bytes, again.bytes, HASH_SECRET_SIZE) != 0);
-	unlink(path);
-	rmdir(dir);
-	cr_expect_eq(hash_secret_load(&again, path, &err), NPU_E_IO, "%s", err.text);
-}

@@ -131,9 +131,9 @@ static struct load *load(const struct row *r, uint32_t tile, enum layout layout)
 	request.tensor = strdup(r->tensor);
 	struct source source = {malloc(sizeof *source.files), 1};
 	source.files[0] = (struct container_file){fd, strdup(request.label)};
-	cr_assert_eq(load_new(&l, &request, &source, &secret, &kernels, 2), 0);
+	cr_assert_eq(load_new(&l, &request, &source, NULL, &secret, &kernels, 2), 0);
 	cr_assert_eq(load_identify(l, &err), 0, "%s: %s", r->file, err.text);
-	cr_assert_eq(load_pack(l, &err), 0, "%s: %s", r->file, err.text);
+	cr_assert_eq(load_fill(l, &err), 0, "%s: %s", r->file, err.text);
 	cr_expect_eq(atomic_load(&l->tiles_done), l->geometry.tiles);
 	return l;
 }

@@ -1,0 +1,228 @@
+#include "filing.h"
+#include "handles.h"
+#include "log.h"
+#include "own.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TICK_MS 60000
+
+/* A head that was opened: what the log says of it, and what the store is to take of it. */
+struct filed {
+	struct writer_job job;
+	struct server *server;
+	struct object *object; /* held */
+	struct stored_head head;
+	struct head_key *spared;
+	size_t spared_count;
+	bool *packed; /* [tiles] */
+	uint64_t session;
+	double seconds;
+	uint32_t from_store, packed_count, refused;
+	uint32_t written;
+	struct err err; /* of the first write that failed */
+};
+
+static void log_open(const struct object *o, uint64_t session, uint32_t from_store, uint32_t packed,
+		     uint32_t written, uint32_t refused, double seconds)
+{
+	const struct geometry *g = &o->geometry;
+	log_line("session", session,
+		 "%s: lm head: %" PRIu32 " tile(s) from the image store, %" PRIu32 " packed (%" PRIu32
+		 " written), %" PRIu32 " refused; kd=%" PRIu32 " T=%" PRIu32 " %s, %.1f MB, %.3f s",
+		 o->label, from_store, packed, written, refused, g->kd, g->nd, layout_name(g->layout),
+		 (double)object_bytes(o) / 1e6, seconds);
+}
+
+struct head_key *filing_resident(const struct server *s, size_t *count)
+{
+	struct head_key *keys = calloc(link_count(&s->residency.objects) + 1, sizeof *keys);
+	*count = 0;
+	if (!keys)
+		return NULL;
+	link_each(at, &s->residency.objects)
+	{
+		const struct identity *i = &link_of(at, struct resident, in_objects)->identity;
+		struct head_key *key = &keys[(*count)++];
+		*key = (struct head_key){.kd = i->kd, .nd = i->nd, .layout = i->layout};
+		memcpy(key->hash, i->hash, sizeof key->hash);
+	}
+	return keys;
+}
+
+static void prepare(struct writer_job *job)
+{
+	struct filed *f = link_of(job, struct filed, job);
+	f->spared = filing_resident(f->server, &f->spared_count);
+}
+
+static void work(struct writer_job *job, const atomic_bool *stop)
+{
+	struct filed *f = link_of(job, struct filed, job);
+	struct imagestore *store = f->server->filing.store;
+	struct object *o = f->object;
+
+	if (!f->packed_count) {
+		imagestore_use(store, &f->head, &f->err);
+		return;
+	}
+	if (imagestore_admit(store, &f->head, f->spared, f->spared_count, &f->err))
+		return;
+	for (uint32_t t = 0; t < o->geometry.tiles && !f->err.code; t++) {
+		struct image_tile_io io = load_tile_io(&o->image, o->resident.identity.hash, t);
+		io.nonfinite = o->tile_nonfinite[t];
+		if (f->packed[t] && imagestore_write(store, &io, stop, &f->err) == 0)
+			f->written++;
+	}
+}
+
+static void done(struct writer_job *job)
+{
+	struct filed *f = link_of(job, struct filed, job);
+	struct server *s = f->server;
+	struct object *o = f->object;
+
+	if (f->packed_count) {
+		o->writing = 0;
+		o->written = f->written;
+		log_open(o, f->session, f->from_store, f->packed_count, f->written, f->refused, f->seconds);
+		/* The same sentence once: a full disk would say it for every head. */
+		if (f->err.code && f->err.code != NPU_E_CANCELLED &&
+		    strcmp(f->err.text, s->filing.said) != 0) {
+			snprintf(s->filing.said, sizeof s->filing.said, "%s", f->err.text);
+			log_line("store", 0, "not written: %s", f->err.text);
+		}
+		handles_written(o);
+	}
+	object_release(o);
+	free(f->spared);
+	free(f->packed);
+	free(f);
+}
+
+void filing_attached(const struct object *o, const struct handle *h)
+{
+	if (h)
+		log_open(o, h->session->number, 0, 0, 0, 0, h->seconds);
+}
+
+static uint64_t stored_bytes(const struct object *o)
+{
+	uint64_t bytes = 0;
+	for (uint32_t t = 0; t < o->geometry.tiles; t++) {
+		struct image_tile_io io = load_tile_io(&o->image, o->resident.identity.hash, t);
+		struct record_plan plan;
+		if (record_plan_make(&plan, &io.key, io.columns))
+			bytes += record_plan_bytes(&plan);
+	}
+	return bytes;
+}
+
+void filing_loaded(struct object *o, const struct load *l, const struct handle *h)
+{
+	struct server *s = o->server;
+	const struct geometry *g = &o->geometry;
+	uint64_t session = h ? h->session->number : 0;
+	double seconds = h ? h->seconds : 0;
+
+	for (const char *line = l->refusals; *line;) {
+		size_t size = strcspn(line, "\n");
+		log_line("store", 0, "%s: refused: %.*s", o->label, (int)size, line);
+		line += size + (line[size] == '\n');
+	}
+	struct filed *f = l->store ? calloc(1, sizeof *f) : NULL;
+	if (f && !(f->packed = calloc(g->tiles, sizeof *f->packed))) {
+		free(f);
+		f = NULL;
+	}
+	if (!f || !l->packed)
+		log_open(o, session, l->from_store, l->packed, 0, l->refused, seconds);
+	if (!f)
+		return;
+	f->job = (struct writer_job){.prepare = prepare, .work = work, .done = done};
+	f->server = s;
+	f->object = o;
+	f->head.key = load_tile_io(&o->image, o->resident.identity.hash, 0).key;
+	f->head.tiles = g->tiles;
+	f->head.columns = g->nv;
+	f->head.bytes = stored_bytes(o);
+	snprintf(f->head.label, sizeof f->head.label, "%s", o->label);
+	snprintf(f->head.tensor, sizeof f->head.tensor, "%.128s", o->tensor);
+	for (uint32_t t = 0; t < g->tiles; t++)
+		f->packed[t] = l->tiles[t].packed;
+	f->session = session;
+	f->seconds = seconds;
+	f->from_store = l->from_store;
+	f->packed_count = l->packed;
+	f->refused = l->refused;
+	o->writing = l->packed;
+	object_hold(o);
+	writer_add(&s->filing.writer, &f->job);
+}
+
+const struct hash_secret *filing_secret(const struct server *s)
+{
+	return s->filing.store ? imagestore_secret(s->filing.store) : &s->filing.secret;
+}
+
+int filing_open(struct server *s, struct err *err)
+{
+	struct filing *f = &s->filing;
+	const struct config *c = &s->config;
+	char path[PATH_MAX], old_secret[PATH_MAX + 16];
+
+	snprintf(path, sizeof path, "%s", c->store_path);
+	if (!path[0] && snprintf(path, sizeof path, "%s/images", c->cache_dir) >= (int)sizeof path)
+		return err_set(err, NPU_E_BAD_CONFIG, "%s: the path is too long", c->cache_dir);
+	snprintf(old_secret, sizeof old_secret, "%s/hash.secret", c->cache_dir);
+	const struct imagestore_options options = {.path = path,
+						   .secret_file = old_secret,
+						   .fingerprint = s->fingerprint,
+						   .max_bytes = c->store_bytes,
+						   .min_free_bytes = c->store_free_bytes};
+	if (!c->store_enabled) {
+		snprintf(f->off, sizeof f->off, "[store] enabled is no");
+	} else {
+		int r = imagestore_open(&f->store, &options, err);
+		if (r == NPU_E_IN_USE)
+			return r;
+		if (r) {
+			snprintf(f->off, sizeof f->off, "%s", err->text);
+			log_line("store", 0, "there is none, heads are packed every time: %s", f->off);
+		}
+	}
+	if (!f->store)
+		return hash_secret_make(&f->secret, err);
+	if (*imagestore_moved(f->store))
+		log_line("store", 0, "a damaged store was moved aside and a fresh one begun: %s",
+			 imagestore_moved(f->store));
+	return 0;
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct server *s = timer->data;
+	imagestore_tick(s->filing.store);
+}
+
+int filing_begin(struct server *s, struct err *err)
+{
+	struct filing *f = &s->filing;
+
+	if (writer_init(&f->writer, &s->loop))
+		return err_set(err, NPU_E_NO_MEMORY, "the thread that writes the image store cannot be made");
+	uv_timer_init(&s->loop, &f->tick);
+	f->tick.data = s;
+	if (f->store)
+		uv_timer_start(&f->tick, on_tick, TICK_MS, TICK_MS);
+	return 0;
+}
+
+void filing_end(struct server *s)
+{
+	writer_fini(&s->filing.writer);
+	uv_close((uv_handle_t *)&s->filing.tick, NULL);
+	imagestore_close(s->filing.store);
+	s->filing.store = NULL;
+}
