@@ -488,13 +488,20 @@ int call(struct connection *c, enum proto_op_id op, const void *request, struct 
 	return call_finish(k, reply, a, err);
 }
 
+void call_stop_all(struct connection *c)
+{
+	pthread_mutex_lock(&c->lock);
+	struct call *k = c->all;
+	pthread_mutex_unlock(&c->lock);
+	for (; k; k = k->next_of_all)
+		nng_aio_stop(k->aio);
+}
+
 void call_free_all(struct connection *c)
 {
 	struct call *k;
 
-	/* Their callbacks have all returned before any is freed: one of them may start a cancel. */
-	for (k = c->all; k; k = k->next_of_all)
-		nng_aio_stop(k->aio);
+	call_stop_all(c); /* those that a callback began meanwhile: a cancel */
 	while ((k = c->all)) {
 		c->all = k->next_of_all;
 		nng_aio_free(k->aio);

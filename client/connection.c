@@ -1,6 +1,7 @@
 #include "connection.h"
 #include "call.h"
 #include "own.h"
+#include <ctype.h>
 #include <errno.h>
 #include <nng/protocol/reqrep0/req.h>
 #include <stdio.h>
@@ -20,6 +21,22 @@ static const struct told nothing = {
 	.max_rows = PROTO_ROWS_MAX,
 };
 
+bool connection_read_ticket(const char *text, uint64_t *id, char token[16])
+{
+	char *colon;
+	errno = 0;
+	*id = strtoull(text, &colon, 10);
+	if (*text < '1' || *text > '9' || errno || *colon != ':' || strlen(colon + 1) != 32)
+		return false;
+	for (int i = 0; i < 16; i++) {
+		const char digits[3] = {colon[1 + 2 * i], colon[2 + 2 * i], '\0'};
+		if (!isxdigit((unsigned char)digits[0]) || !isxdigit((unsigned char)digits[1]))
+			return false;
+		token[i] = (char)strtoul(digits, NULL, 16);
+	}
+	return true;
+}
+
 struct req_hello connection_hello(const struct connection *c)
 {
 	return (struct req_hello){
@@ -27,6 +44,8 @@ struct req_hello connection_hello(const struct connection *c)
 		.version = PROTO_STR(NPUD_VERSION),
 		.minor = PROTO_MINOR,
 		.nonce = {c->nonce, sizeof c->nonce},
+		.ticket = c->ticket,
+		.ticket_token = {c->ticket_token, c->ticket ? sizeof c->ticket_token : 0},
 	};
 }
 
@@ -91,6 +110,9 @@ void connection_close(struct connection *c)
 {
 	if (!c->open)
 		return;
+	/* A callback may still be inside NNG though its call has been answered; NNG 1.5 does not wait for it.
+	 */
+	call_stop_all(c);
 	nng_close(c->socket);
 	call_free_all(c);
 	c->open = false;
@@ -222,6 +244,11 @@ int connection_open(struct connection *c, const char *socket, const char *name, 
 	err_printable(c->name, sizeof c->name, name, strlen(name));
 	if (getrandom(c->nonce, sizeof c->nonce, 0) != (ssize_t)sizeof c->nonce)
 		return err_sys(err, errno, "random bytes");
+	const char *ticket = getenv("NPU_TICKET");
+	if (ticket && *ticket && !connection_read_ticket(ticket, &c->ticket, c->ticket_token))
+		return err_set(
+			err, NPU_E_BAD_VALUE,
+			"NPU_TICKET is no ticket: a number, a colon and 32 hexadecimal digits are; unset it");
 	if (!socket) {
 		socket = getenv("NPUD_SOCKET");
 		if (socket && !*socket)

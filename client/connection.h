@@ -26,8 +26,10 @@ struct connection {
 	bool open;
 	nng_socket socket;
 	char path[PLACES_PATH_MAX + 1];
-	char name[65];	/* what the daemon shows of this program */
-	char nonce[16]; /* stays the same over reconnects */
+	char name[65];	 /* what the daemon shows of this program */
+	char nonce[16];	 /* stays the same over reconnects */
+	uint64_t ticket; /* under which requests are sent, from NPU_TICKET; 0: none */
+	char ticket_token[16];
 
 	pthread_mutex_t lock;	 /* over what follows */
 	pthread_cond_t finished; /* signalled when `first` gets something */
@@ -49,6 +51,9 @@ int connection_open(struct connection *c, const char *socket, const char *name, 
 /* Ends and frees every call; the daemon takes everything of the session back. Twice is fine. */
 void connection_close(struct connection *c);
 void connection_fini(struct connection *c); /* closed; what was told goes */
+
+/* A ticket as NPU_TICKET has it, "ID:TOKEN"; false: it is none. */
+bool connection_read_ticket(const char *text, uint64_t *id, char token[16]);
 
 /* The latest hello, or one of no session and the protocol's own limits. */
 const struct told *connection_told(struct connection *c);

@@ -11,6 +11,9 @@
  * Processes. A child made by fork() must not use libnpu when its parent has (every call is refused, npu_close
  * only frees); fork before npu_connect, or exec: descriptors are close-on-exec.
  *
+ * Tickets. Where NPU_TICKET is in the environment, what is sent is sent under that ticket, and refused when
+ * it is over (NPU_E_TICKET_OVER).
+ *
  * Loss. A daemon that restarts is found again by the next call, up to 5 s later. Heads of before are gone
  * then: their calls fail as NPU_E_CONNECTION_LOST until they are opened again.
  */
@@ -197,6 +200,97 @@ int npu_dispatch(npu_client *c, int wait_ms);
 
 /* Tells the daemon and has the call end soon, as NPU_E_CANCELLED unless it was faster. */
 void npu_call_cancel(npu_call *call);
+
+/*
+ * Tickets: who has the NPU now. One is asked for, waits in the queue, is offered, and has the NPU once it is
+ * confirmed, until it is released, its time is up, or this process ends. An npu_ticket is one thread's.
+ */
+typedef struct npu_ticket npu_ticket;
+
+struct npu_ticket_options {
+	bool shared;		     /* others with shared tickets may hold beside it */
+	const char *priority;	     /* its class: NULL or "normal"; "realtime", "interactive", "batch" */
+	uint64_t duration_ms;	     /* of the lease; 0: the daemon's default */
+	uint64_t grace_ms;	     /* to finish after its end; 0: the daemon's */
+	bool endless;		     /* no end until another waits; shared only */
+	bool alone;		     /* not while a program without a ticket uses the NPU */
+	bool tree;		     /* passes on when its processes have ended, see npu_ticket_confirm */
+	bool now;		     /* NPU_E_HELD instead of a place in the queue */
+	const char *label, *command; /* for people; cut at 63 and 127 bytes */
+	const char *join;	     /* a ticket as NPU_TICKET has it, whose hold to join; NULL: none */
+};
+
+/* Times in milliseconds, from or until the answer. */
+struct npu_ticket_info {
+	uint64_t ticket, version, number, joined, holder, uid, pid, place, waited_ms, bound_ms, duration_ms,
+		grace_ms, held_ms, remaining_ms, idle_ms;
+	bool connected, tree, alone, endless;
+	char state[17]; /* queued, offered, granted, expiring; over: released, expired, revoked, lost */
+	char mode[17], priority[17], priority_now[17], label[64], command[128], reason[97], why[257];
+};
+
+/* The next four in one, waiting `wait_ms` (-1: for ever) for the grant. What they return, TIMED_OUT. */
+int npu_ticket_take(npu_client *c, const struct npu_ticket_options *options, int wait_ms, npu_ticket **out,
+		    struct npu_ticket_info *info);
+
+/* A place in the queue. QUEUE_FULL, HELD, BAD_VALUE, TICKET_OVER (of `join`). `options`, `info` may be NULL.
+ */
+int npu_ticket_request(npu_client *c, const struct npu_ticket_options *options, npu_ticket **out,
+		       struct npu_ticket_info *info);
+/* Waits up to `wait_ms`, 25 s at most, until something is other than `info` says, and says it there. */
+int npu_ticket_wait(npu_ticket *t, int wait_ms, struct npu_ticket_info *info);
+int npu_ticket_wait_start(npu_ticket *t, int wait_ms, struct npu_ticket_info *info, npu_done *done, void *arg,
+			  npu_call **call);
+/*
+ * Takes what is offered: the lease begins. TICKET_OVER: the offer had lapsed, wait again. For a ticket with a
+ * tree: `keeper` is a process that ends the tree should this one die (0: none), `cgroup` the directory of one
+ * that will hold it (NULL: none).
+ */
+int npu_ticket_confirm(npu_ticket *t, uint64_t keeper, const char *cgroup, struct npu_ticket_info *info);
+/* A new end, from now. HELD where somebody waits. */
+int npu_ticket_renew(npu_ticket *t, uint64_t duration_ms, struct npu_ticket_info *info);
+/* Gives it back, or leaves the queue. NULL is fine; `t` is gone even where it fails. */
+int npu_ticket_release(npu_ticket *t);
+
+/* What NPU_TICKET is to be for processes that work under it: clients of theirs take it from there. */
+#define NPU_TICKET_TEXT 64
+const char *npu_ticket_text(const npu_ticket *t, char to[NPU_TICKET_TEXT]);
+
+/* Those that hold or wait, by number; stops with the result of `each`. `draining` may be NULL. */
+int npu_tickets(npu_client *c, int (*each)(void *arg, const struct npu_ticket_info *row), void *arg,
+		bool *draining);
+int npu_ticket_show(npu_client *c, uint64_t ticket, struct npu_ticket_info *info);
+
+struct npu_foreign_row {
+	uint64_t pid, uid;
+	char command[64];
+};
+/* Why it waits: who holds and who is before it, in order, and who is there without a ticket. */
+int npu_ticket_why(npu_client *c, uint64_t ticket, struct npu_ticket_info *info,
+		   int (*before)(void *arg, const struct npu_ticket_info *row),
+		   int (*foreign)(void *arg, const struct npu_foreign_row *row), void *arg);
+/* One's own, or anybody's for administrators. */
+int npu_ticket_revoke(npu_client *c, uint64_t ticket, const char *reason, struct npu_ticket_info *info);
+
+/* For administrators. */
+int npu_ticket_move(npu_client *c, uint64_t ticket, uint64_t place, struct npu_ticket_info *info);
+int npu_drain(npu_client *c, uint64_t *holding);
+int npu_resume(npu_client *c, uint64_t *waiting);
+
+struct npu_who {
+	char node[256];
+	bool there;
+	uint64_t hidden; /* processes that npud may not look into */
+};
+/* Processes that have the device's node open and no ticket. */
+int npu_who(npu_client *c, struct npu_who *out, int (*each)(void *arg, const struct npu_foreign_row *row),
+	    void *arg);
+
+struct npu_usage_row {
+	uint64_t uid, tickets;
+	double held_seconds, computed_seconds; /* halved every day */
+};
+int npu_usage(npu_client *c, int (*each)(void *arg, const struct npu_usage_row *row), void *arg);
 
 #ifdef __cplusplus
 }

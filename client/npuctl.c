@@ -8,9 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "exit.h"
-#include "npu.h"
-#include "table.h"
+#include "npuctl.h"
 
 #ifndef NPUD_VERSION
 #define NPUD_VERSION "unknown"
@@ -18,24 +16,17 @@
 
 enum { PINGS_MAX = 1000000 };
 
-struct options {
-	const char *socket;
-	bool json, headers, count_given, follow;
-	const char *operand; /* of a command that takes one */
-	unsigned long count;
-};
-
-static int no_memory(void)
+int no_memory(void)
 {
 	return exit_complain(EX_TEMPFAIL, "not enough memory for the answer");
 }
 
-static int print_json(json_t *root)
+int print_json(json_t *root)
 {
 	return table_json_print(root) ? no_memory() : 0;
 }
 
-static void print_stranger(const char *field, const char *text)
+void print_stranger(const char *field, const char *text)
 {
 	char *escaped = table_escape(text ? text : "");
 
@@ -77,12 +68,6 @@ static int do_status(npu_client *c, const struct options *o)
 	print_stranger("packer", s.fingerprint);
 	return 0;
 }
-
-/* Where the rows of a listing go: into the JSON array when there is one, else into the table. */
-struct listing {
-	struct table table;
-	json_t *array;
-};
 
 static int add_client(void *arg, const struct npu_client_row *row)
 {
@@ -149,9 +134,7 @@ static int add_head(void *arg, const struct npu_head_row *row)
 	return 0;
 }
 
-/* Ends a listing: prints it under `name` unless `error`, and frees it. */
-static int finish_listing(struct listing *l, npu_client *c, const struct options *o, const char *name,
-			  int error)
+int finish_listing(struct listing *l, npu_client *c, const struct options *o, const char *name, int error)
 {
 	int status = 0;
 
@@ -363,6 +346,11 @@ static void help(void)
 	      "  status               the daemon's health, load and counters\n"
 	      "  clients              who is connected\n"
 	      "  heads                what is resident, and how large\n"
+	      "  tickets [show|revoke ID|move ID PLACE]  who has the NPU, and who waits\n"
+	      "  why ID               what a ticket waits for\n"
+	      "  drain, resume        grant nothing more, grant again (administrators)\n"
+	      "  who                  who uses the NPU without a ticket\n"
+	      "  usage                what each user held and computed\n"
 	      "  ping [-c N]          round trips to the daemon and back\n"
 	      "  events [-f]          what the daemon decided and why\n"
 	      "  kick SESSION         end a session (administrators)\n"
@@ -392,10 +380,13 @@ static const struct command {
 	const char *name;
 	int (*run)(npu_client *c, const struct options *o); /* NULL: version */
 	const char *operand;				    /* what it needs one of, or NULL */
+	int most;					    /* words it may have without needing one */
 } commands[] = {
-	{"status", do_status, NULL}, {"clients", do_clients, NULL}, {"heads", do_heads, NULL},
-	{"ping", do_ping, NULL},     {"events", do_events, NULL},   {"kick", do_kick, "session"},
-	{"reload", do_reload, NULL}, {"version", NULL, NULL},
+	{"status", do_status, NULL, 0}, {"clients", do_clients, NULL, 0}, {"heads", do_heads, NULL, 0},
+	{"ping", do_ping, NULL, 0},	{"events", do_events, NULL, 0},	  {"kick", do_kick, "session", 0},
+	{"reload", do_reload, NULL, 0}, {"version", NULL, NULL, 0},	  {"tickets", do_tickets, NULL, 3},
+	{"why", do_why, "ticket", 0},	{"drain", do_drain, NULL, 0},	  {"resume", do_resume, NULL, 0},
+	{"who", do_who, NULL, 0},	{"usage", do_usage, NULL, 0},
 };
 
 static int run(const struct command *command, const struct options *o)
@@ -474,10 +465,11 @@ int main(int argc, char **argv)
 		int operands = commands[i].operand != NULL;
 		if (optind + operands >= argc)
 			return exit_usage("%s: which %s?", argv[optind], commands[i].operand);
-		if (optind + operands + 1 < argc)
-			return exit_usage("%s: unexpected; one command at a time",
-					  argv[optind + operands + 1]);
+		int most = operands > commands[i].most ? operands : commands[i].most;
+		if (optind + most + 1 < argc)
+			return exit_usage("%s: unexpected; one command at a time", argv[optind + most + 1]);
 		o.operand = operands ? argv[optind + 1] : NULL;
+		o.operands = argv + optind + 1;
 		return exit_flush(run(&commands[i], &o));
 	}
 	return exit_usage("%s: there is no such command", argv[optind]);

@@ -1,0 +1,91 @@
+#!/bin/bash
+# What operators see of tickets, and what they do about them.
+. "$(dirname "$0")/lib.bash"
+. "$(dirname "$0")/tickets.bash"
+: >"$work/node"
+cat >"$work/npud.conf" <<END
+[device]
+node = $work/node
+[ticket]
+per_user = 6
+END
+start_daemon --config "$work/npud.conf"
+
+in_background "$hold" -t 30s -l holder -- sleep 30
+until_true sh -c "'$npuctl' tickets -N | grep -q granted" || fail "not granted"
+for name in a b c; do
+	in_background "$hold" -l "$name" -c "$([ $name = c ] && echo batch || echo normal)" -- sh -c "echo $name >>'$work/order'"
+	until_true sh -c "'$npuctl' tickets -N | grep -q ' $name '" || fail "$name does not wait"
+done
+expect 0 "$npuctl" why 4
+grep -q "place 3 in the queue" "$work/out" || fail "why: $(cat "$work/out")"
+grep -q "ticket 1 of uid $(id -u).*holder: sleep 30" "$work/out" || fail "why does not name the holder: $(cat "$work/out")"
+[[ $(grep -c '^  ticket [123] of' "$work/out") == 3 ]] || fail "why does not name those before: $(cat "$work/out")"
+expect 0 "$npuctl" why 4 --json
+python3 -c 'import json,sys; w=json.load(open(sys.argv[1])); assert w["ticket"]["place"]==3 and [t["ticket"] for t in w["before"]]==[1,2,3], w' "$work/out" || fail "why --json"
+expect 0 "$npuctl" tickets move 4 1
+expect 70 "$npuctl" tickets show 99
+says "no ticket 99"
+expect 64 "$npuctl" tickets move 4 0
+expect 64 "$npuctl" tickets frobnicate 4
+# The limit of a user refuses at once and says who holds.
+in_background "$hold" -l d -- true
+in_background "$hold" -l e -- true
+until_true sh -c "'$npuctl' tickets -N | grep -q ' e '" || fail "e does not wait"
+expect 75 "$hold" -- true
+says "has 6 tickets already" "holder" "for another"
+
+expect 0 "$npuctl" drain
+grep -q "1 still hold" "$work/out" || fail "drain: $(cat "$work/out")"
+expect 0 "$npuctl" tickets revoke 1 "making room"
+sleep 0.5
+[ ! -e "$work/order" ] || fail "granted while draining"
+expect 0 "$npuctl" why 4
+grep -q "drains" "$work/out" || fail "why does not say that it drains: $(cat "$work/out")"
+# Draining outlives a restart.
+kill -KILL "$daemon_pid"
+wait "$daemon_pid" 2>/dev/null
+start_daemon --config "$work/npud.conf"
+sleep 0.5
+[ ! -e "$work/order" ] || fail "granted while draining, after a restart"
+expect 0 "$npuctl" resume
+until_true sh -c "[ \"\$(wc -l <'$work/order' 2>/dev/null)\" = 3 ]" || fail "not all ran: $(cat "$work/order")"
+[[ $(tr '\n' ' ' <"$work/order") == "c a b " ]] || fail "the move did not count: $(tr '\n' ' ' <"$work/order")"
+expect 0 "$npuctl" events
+for kind in offered granted released resumed restored; do
+	grep -q "$kind" "$work/out" || fail "no event $kind"
+done
+expect 0 "$npuctl" usage --json
+python3 -c 'import json,os,sys; u=json.load(open(sys.argv[1]))["usage"]; assert u[0]["uid"]==os.getuid() and u[0]["held_seconds"]>0 and u[0]["tickets"]>=4, u' "$work/out" || fail "usage: $(cat "$work/out")"
+
+# A neighbour without a ticket is named, and keeps one that wants to be alone away.
+expect 0 "$hold" --alone -n -- true
+sleep 100 <"$work/node" &
+children+=("$!")
+neighbour=$!
+expect 0 "$npuctl" who
+grep -q "pid $neighbour .*sleep" "$work/out" || fail "who: $(cat "$work/out")"
+expect 75 "$hold" --alone -n -- true
+says "without a ticket"
+expect 75 "$hold" --alone -w 500ms -- true
+expect 0 "$hold" -n -- true
+in_background "$hold" --alone -- sh -c "echo alone >>'$work/order'"
+sleep 0.3
+kill "$neighbour"
+until_true grep -q alone "$work/order" || fail "never alone"
+# Who uses it under a ticket is no neighbour.
+expect 0 "$hold" -- sh -c "exec 5<'$work/node'; '$npuctl' who | grep -q nobody"
+
+# Another user may look, and not revoke.
+if [[ $(id -u) == 0 ]]; then
+	in_background "$hold" -t 30s -- sleep 30
+	until_true sh -c "'$npuctl' tickets -N | grep -q granted" || fail "not granted"
+	id=$("$npuctl" tickets -N | awk 'NR==1 { print $1 }')
+	chmod 755 "$work" "$work/run"
+	chmod 666 "$socket"
+	expect 77 setpriv --reuid 65534 --regid 65534 --clear-groups "$npuctl" tickets revoke "$id"
+	says "belongs to uid 0"
+	expect 77 setpriv --reuid 65534 --regid 65534 --clear-groups "$npuctl" drain
+	expect 0 setpriv --reuid 65534 --regid 65534 --clear-groups "$npuctl" why "$id"
+fi
+stop_daemon

@@ -1,0 +1,79 @@
+#!/bin/bash
+# Nothing that a command started outlives its ticket, whoever is killed; and the next is granted only then.
+. "$(dirname "$0")/lib.bash"
+. "$(dirname "$0")/tickets.bash"
+start_daemon
+
+# A command that ignores SIGTERM and one that went off by itself.
+s=$(unique_sleep 1)
+expect 124 "$hold" -t 300ms -g 300ms -- sh -c "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep $s' &) ; sleep $s"
+nothing_left "sleep $s" || fail "processes are left after the time was up"
+
+# What the command leaves behind keeps the ticket until it ends.
+s=$(unique_sleep 2)
+in_background "$hold" -t 30s -- sh -c "setsid sleep $s & exit 5"
+front=${children[-1]}
+until_true pgrep -f "sleep $s" >/dev/null || fail "the command did not start"
+sleep 0.3
+expect 75 "$hold" -n -- true
+pkill -f "sleep $s"
+wait "$front"
+[[ $? == 5 ]] || fail "the command's status is lost"
+
+held() {
+	s=$(unique_sleep "$1")
+	in_background "$hold" -t 60s -g 300ms -- sh -c "(setsid sleep $s &); sleep $s"
+	front=${children[-1]}
+	until_true pgrep -f "sleep $s" >/dev/null || fail "the command did not start"
+	keeper=$(pgrep -P "$front" | head -1)
+}
+next_is_granted() {
+	expect 0 "$hold" -w 8 -- sh -c "! pgrep -f '^sleep $s'"
+}
+
+held 3 # the front
+kill -KILL "$front"
+next_is_granted
+held 4 # the keeper
+kill -KILL "$keeper"
+next_is_granted
+wait "$front"
+[[ $? == 125 ]] || fail "npu-hold whose keeper was killed exits otherwise"
+held 5 # the command
+pkill -KILL -f "^sh -c .*sleep $s"
+pkill -KILL -f "^sleep $s"
+wait "$front"
+[[ $? == 137 ]] || fail "npu-hold whose command was killed exits otherwise"
+next_is_granted
+if grep -q cgroup2 /proc/mounts && [[ $(id -u) == 0 ]]; then
+	held 6 # both at once: only the cgroup knows then
+	kill -KILL "$keeper" "$front"
+	next_is_granted
+fi
+
+# A stopped holder keeps its ticket until its time is up, and no longer.
+s=$(unique_sleep 7)
+in_background "$hold" -t 1500ms -g 300ms -- sleep "$s"
+front=${children[-1]}
+until_true pgrep -f "^sleep $s" >/dev/null || fail "the command did not start"
+kill -STOP "$front" "$(pgrep -f "^sleep $s")"
+expect 75 "$hold" -n -- true
+next_is_granted
+kill -CONT "$front"
+wait "$front"
+[[ $? == 124 ]] || fail "a stopped hold does not end as one whose time was up"
+
+# A waiter that goes away leaves the queue.
+held 8
+in_background "$hold" -- true
+waiter=${children[-1]}
+until_true sh -c "'$npuctl' tickets -N | grep -q queued" || fail "it does not wait"
+kill -KILL "$waiter"
+until_true sh -c "! '$npuctl' tickets -N | grep -q queued" || fail "a dead waiter stays in the queue"
+"$npuctl" tickets revoke "$("$npuctl" tickets -N | awk 'NR==1 { print $1 }')" maintenance >/dev/null || fail "revoke"
+wait "$front"
+status=$?
+[[ $status == 124 ]] || fail "a revoked hold exits $status: $(cat "$work/bg.err")"
+grep -q maintenance "$work/bg.err" || fail "the reason is not told: $(cat "$work/bg.err")"
+nothing_left "sleep $s" || fail "processes are left after the revocation"
+stop_daemon
