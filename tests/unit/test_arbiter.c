@@ -548,7 +548,9 @@ static void clients_act(struct world *w)
 static void pass(struct world *w, uint64_t ms)
 {
 	uint64_t until = w->now + ms, due;
+	unsigned turns = 0;
 	while ((due = arbiter_due(&a, w->now)) < until) {
+		must(++turns < 100000, "something stays due for ever");
 		w->now = due > w->now ? due : w->now;
 		decide_all(w);
 		clients_act(w);
