@@ -41,7 +41,9 @@ struct keeper {
 	int front, children; /* front -1: gone */
 	bool paused;	     /* the user stopped npu-hold while it waited */
 	bool terminal;
-	pid_t command; /* 0: has ended, or there is none */
+	pid_t parked; /* the command's process, which waits for `begin` */
+	int begin;
+	pid_t command; /* 0: has not begun, has ended, or there is none */
 	int status;    /* exit status so far */
 	int64_t give_up_at, end_at, early_at, kill_at, stuck_at, retry_at, away_since; /* -1: never */
 	int64_t grace_ms;
@@ -135,13 +137,25 @@ static void end_tree(struct keeper *k, int status, const char *why)
 		finish(k, status);
 }
 
-/* In the child: as if it had been started without npu-hold, but for its environment and its end. */
-static void run_command(const struct keeper *k, pid_t parent)
+/* What the parked child waits for: it begins. */
+struct go {
+	char ticket[NPU_TICKET_TEXT], expires[32]; /* "": no end */
+};
+
+/* The parked child: as if it had been started without npu-hold, but for its environment and its end. */
+static void run_command(const struct keeper *k, pid_t parent, int begins)
 {
+	struct go go;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(HOLD_FAILED);
 	cgroup_enter(k->cgroup);
+	if (read(begins, &go, sizeof go) != sizeof go)
+		_exit(0); /* it was not granted */
+	setenv("NPU_TICKET", go.ticket, 1);
+	unsetenv("NPU_TICKET_EXPIRES");
+	if (go.expires[0])
+		setenv("NPU_TICKET_EXPIRES", go.expires, 1);
 	for (int i = 1; i < NSIG; i++)
 		sigaction(i, &(*k->hold->found)[i], NULL);
 	sigprocmask(SIG_SETMASK, &k->hold->mask, NULL);
@@ -151,9 +165,32 @@ static void run_command(const struct keeper *k, pid_t parent)
 	_exit(status);
 }
 
+/*
+ * The command's process is made before the ticket is asked for and parked until it is granted: entering a
+ * cgroup takes the kernel 10 ms and more, which nobody is to wait for, and there are no threads yet that a
+ * fork would lose.
+ */
+static int park(struct keeper *k)
+{
+	int ends[2];
+	pid_t parent = getpid();
+
+	cgroup_make(k->cgroup, sizeof k->cgroup, (int)parent);
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return exit_complain(HOLD_FAILED, "cannot make a pipe: %s", strerror(errno));
+	k->parked = fork();
+	if (k->parked == 0) {
+		close(ends[1]);
+		run_command(k, parent, ends[0]);
+	}
+	close(ends[0]);
+	k->begin = ends[1];
+	return k->parked < 0 ? exit_complain(HOLD_FAILED, "cannot fork: %s", strerror(errno)) : 0;
+}
+
 static void start(struct keeper *k)
 {
-	char text[NPU_TICKET_TEXT], expires[32];
+	struct go go = {0};
 	int64_t now = now_ms();
 
 	show(k, "");
@@ -161,27 +198,18 @@ static void start(struct keeper *k)
 	k->grace_ms = (int64_t)k->info.grace_ms;
 	k->end_at = k->info.remaining_ms ? now + (int64_t)k->info.remaining_ms : -1;
 	k->early_at = k->end_at >= 0 && k->hold->early_signal ? k->end_at - k->hold->early_ms : -1;
-	npu_ticket_text(k->ticket, text);
+	npu_ticket_text(k->ticket, go.ticket);
 	if (!k->hold->command) {
-		printf("%s\n", text);
+		printf("%s\n", go.ticket);
 		fflush(stdout);
 		return;
 	}
-	setenv("NPU_TICKET", text, 1);
-	snprintf(expires, sizeof expires, "%lld",
-		 (long long)time(NULL) + (long long)k->info.remaining_ms / 1000);
 	if (k->info.remaining_ms)
-		setenv("NPU_TICKET_EXPIRES", expires, 1);
-	else
-		unsetenv("NPU_TICKET_EXPIRES");
-	pid_t parent = getpid();
-	k->command = fork();
-	if (k->command == 0)
-		run_command(k, parent);
-	if (k->command < 0) {
-		k->command = 0;
-		finish(k, exit_complain(HOLD_FAILED, "cannot fork: %s", strerror(errno)));
-	}
+		snprintf(go.expires, sizeof go.expires, "%lld",
+			 (long long)time(NULL) + (long long)k->info.remaining_ms / 1000);
+	k->command = k->parked;
+	if (write(k->begin, &go, sizeof go) != sizeof go)
+		finish(k, exit_complain(HOLD_FAILED, "the command's process is gone: %s", strerror(errno)));
 	keeper_leave_pipes();
 }
 
@@ -368,7 +396,7 @@ static void on_time(struct keeper *k)
 		k->early_at = -1;
 	}
 	if (k->end_at >= 0 && now >= k->end_at && k->state == RUNS)
-		end_tree(k, HOLD_EXPIRED, "the time is up");
+		end_tree(k, HOLD_EXPIRED, "its time was up");
 	if (k->kill_at >= 0 && now >= k->kill_at && k->state == ENDS) {
 		cgroup_kill(k->cgroup);
 		descendants_signal(SIGKILL);
@@ -440,6 +468,7 @@ int keeper_run(const struct hold *hold, int front)
 	struct keeper k = {
 		.hold = hold,
 		.front = front,
+		.begin = -1,
 		.terminal = isatty(STDERR_FILENO),
 		.status = HOLD_FAILED,
 		.give_up_at = hold->wait_ms >= 0 ? now_ms() + hold->wait_ms : -1,
@@ -456,14 +485,14 @@ int keeper_run(const struct hold *hold, int front)
 	ignore_terminal();
 	descendants_adopt();
 	k.children = children_fd(); /* before there are threads, which would take SIGCHLD from it */
+	if (hold->command && park(&k))
+		return HOLD_FAILED;
 	int r = npu_connect(&k.client, hold->socket, "npu-hold");
 	if (r == 0)
 		r = npu_ticket_request(k.client, &hold->ticket, &k.ticket, &k.info);
 	if (r) {
 		fail(&k, r);
 	} else {
-		if (hold->command)
-			cgroup_make(k.cgroup, sizeof k.cgroup, (int)getpid());
 		if (is_to_confirm(&k))
 			confirm(&k);
 		else
@@ -474,8 +503,13 @@ int keeper_run(const struct hold *hold, int front)
 	npu_set_timeout(k.client, RELEASE_MS);
 	if (k.ticket)
 		npu_ticket_release(k.ticket);
-	cgroup_remove(k.cgroup);
 	npu_close(k.client);
+	/* One that never began ends by the end of the pipe; its cgroup is empty then. */
+	if (k.begin >= 0)
+		close(k.begin);
+	while (k.parked > 0 && waitpid(k.parked, NULL, 0) < 0 && errno == EINTR)
+		;
+	cgroup_remove(k.cgroup);
 	return k.status;
 }
 

@@ -34,7 +34,7 @@ left=$((expires - $(date +%s)))
 
 # The time runs out.
 expect 124 "$hold" -t 300ms -g 5 -- sleep 60
-says "the time is up"
+says "its time was up"
 expect 42 "$hold" -t 2s --signal USR1@1500ms -- sh -c 'trap "exit 42" USR1; while :; do sleep 0.05; done'
 
 # Another holds.

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""tests/bench/tickets.py [ROUNDS]: how soon the next holder's command runs, after the last one ended and after its
+npu-hold was killed by SIGKILL. A daemon of its own; NPUD_BIN is the build folder. One line a figure, separated by
+tabs: name, value (the 99th percentile in ms), must, aim, ok or short, the least, the largest, what it is."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = os.environ.get("NPUD_BIN", "build/release")
+HOLD, CTL = (os.path.join(BIN, "client", name) for name in ("npu-hold", "npuctl"))
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+
+
+class Hold:
+    """One whose command says that it runs and ends when its stdin does."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([HOLD, "-t", "10", "--", "sh", "-c", "echo; exec cat"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
+
+    def runs(self):
+        if not self.process.stdout.readline():
+            sys.exit("tickets: a command did not run")
+        return time.monotonic()
+
+    def over(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+def wait_for_waiter():
+    while b"queued" not in subprocess.run([CTL, "tickets"], stdout=subprocess.PIPE, check=True).stdout:
+        time.sleep(0.005)
+
+
+def measure(end):
+    times = []
+    holder = Hold()
+    holder.runs()
+    for _ in range(ROUNDS):
+        waiter = Hold()
+        wait_for_waiter()
+        begun = time.monotonic()
+        end(holder)
+        times.append((waiter.runs() - begun) * 1e3)
+        holder.over()
+        holder = waiter
+    holder.over()
+    return sorted(times)
+
+
+def report(name, times, must, aim, what):
+    value = times[min(len(times) - 1, int(len(times) * 0.99))]
+    print(name, "%.2f" % value, "<=%g" % must, "<=%g" % aim, "ok" if value <= must else "short", "%.2f" % times[0],
+          "%.2f" % times[-1], "%s; median %.2f ms of %d" % (what, times[len(times) // 2], len(times)), sep="\t", flush=True)
+    return value <= must
+
+
+def main():
+    place = tempfile.mkdtemp(prefix="npud-bench.")
+    os.environ["NPUD_SOCKET"] = place + "/run/npud.sock"
+    os.environ.pop("NPU_TICKET", None)
+    daemon = subprocess.Popen([os.path.join(BIN, "daemon", "npud"), "--cache-dir", place + "/cache", "--state-dir",
+                               place + "/state"], stderr=subprocess.DEVNULL)
+    try:
+        while subprocess.run([CTL, "ping"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode:
+            time.sleep(0.05)
+        good = report("ticket.release", measure(lambda h: h.process.stdin.close()), 10, 2,
+                      "ms from the end of a command to the next holder's running")
+        good &= report("ticket.killed", measure(lambda h: os.kill(h.process.pid, signal.SIGKILL)), 40, 10,
+                       "the same from SIGKILL of npu-hold")
+    finally:
+        daemon.terminate()
+        daemon.wait()
+        shutil.rmtree(place)
+    return 0 if good else 1
+
+
+sys.exit(main())
