@@ -132,11 +132,11 @@ static int refuse(const struct arbiter *a, uint64_t now, struct err *err, int co
 	char time[32];
 
 	if (!h)
-		return err_set(err, code, "%s: %s, %u wait; %s", what,
+		return err_set(err, code, "%s: %s, %u waiting; %s", what,
 			       a->draining ? "nothing is granted while the daemon drains"
 					   : "nobody holds the NPU",
 			       waiting, advice);
-	err_set(err, code, "%s: ticket %llu of uid %u%s%s (pid %u%s%s) holds the NPU %s %s%s, %u wait; %s",
+	err_set(err, code, "%s: ticket %llu of uid %u%s%s (pid %u%s%s) holds the NPU %s %s%s, %u waiting; %s",
 		what, (unsigned long long)h->is.id, h->is.uid, h->is.label[0] ? " " : "", h->is.label,
 		h->is.pid, h->is.command[0] ? ", " : "", h->is.command, ticket_mode_name(h->is.mode),
 		left ? "for another " : "", left ? ticket_time(time, left) : "until it lets go", waiting,
