@@ -13,10 +13,10 @@ nothing_left "sleep $s" || fail "processes are left after the time was up"
 s=$(unique_sleep 2)
 in_background "$hold" -t 30s -- sh -c "setsid sleep $s & exit 5"
 front=${children[-1]}
-until_true pgrep -f "sleep $s" >/dev/null || fail "the command did not start"
+until_true pgrep -f "^sleep $s" >/dev/null || fail "the command did not start"
 sleep 0.3
 expect 75 "$hold" -n -- true
-pkill -f "sleep $s"
+pkill -f "^sleep $s"
 wait "$front"
 [[ $? == 5 ]] || fail "the command's status is lost"
 
@@ -24,7 +24,7 @@ held() {
 	s=$(unique_sleep "$1")
 	in_background "$hold" -t 60s -g 300ms -- sh -c "(setsid sleep $s &); sleep $s"
 	front=${children[-1]}
-	until_true pgrep -f "sleep $s" >/dev/null || fail "the command did not start"
+	until_true pgrep -f "^sleep $s" >/dev/null || fail "the command did not start"
 	keeper=$(pgrep -P "$front" | head -1)
 }
 next_is_granted() {
