@@ -14,6 +14,7 @@ typedef __m512i vec;
 #define LANES 16
 #define UNSIGNED 0
 #define STREAM_ROWS 2
+#define REST_GROUPS 4
 #define HELD_ROWS 2
 #define SHAPES(S, from) \
 	S(1, 8, from)   \

@@ -13,6 +13,7 @@ typedef __m512i vec;
 #define LANES 16
 #define UNSIGNED 1
 #define STREAM_ROWS 2
+#define REST_GROUPS 4
 #define HELD_ROWS 4
 #define SHAPES(S, from) \
 	S(1, 8, from)   \

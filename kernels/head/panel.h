@@ -2,19 +2,20 @@
  * A pass over a tile in the blocked layout, for every instruction set: a file includes this after having said
  * what its vectors are, and gets `head_by_panels`. For head/ alone.
  *
- *   vec, LANES, vec_load, vec_store, vec_spread    int32 lanes
- *   weights(at, w)      LANES columns of 8 k at `at`, as w[0] and w[1]: 4 k of a column in each lane
- *   dot(sum, w, x)      adds to each lane the products of its 4 weights by the 4 activations in x
- *   UNSIGNED            1 where `weights` are 128 more than the codes
- *   SHAPES(S, from)     S(rows, groups, from): how many groups of LANES columns go together for so many rows,
- * 1 to 8 STREAM_ROWS         for so many rows and fewer all columns of the panel go together HELD_ROWS for so
- * many rows and fewer their activations are held in registers
+ *   vec, LANES, vec_load, vec_store, vec_spread: int32 lanes
+ *   weights(at, w): LANES columns of 8 k at `at`, as w[0] and w[1]: 4 k of a column in each lane
+ *   dot(sum, w, x): adds to each lane the products of its 4 weights by the 4 activations in x
+ *   UNSIGNED: 1 where `weights` are 128 more than the codes
+ *   SHAPES(S, from): S(rows, groups, from), how many groups of LANES columns go together for 1 to 8 rows
+ *   STREAM_ROWS: for so many rows and fewer, all columns of the panel go together
+ *   HELD_ROWS: for so many rows and fewer, their activations are held in registers
+ *   REST_GROUPS: how many groups go together where weights are made already
  *
  * A panel is 128 columns, one piece of kd * 128 bytes. For few rows its sums stay in registers and it is read
- * in the order of its bytes. For more, it is read block by block (64 k): the sums of some rows and columns
- * at a time are in registers, those of the whole panel in the first cache. Where 8 rows are not all, a block
- * is made into weights once for all of them. Rows go 32 at a time: of more than that, the first read the
- * panel from memory and the others from the second cache.
+ * in the order of its bytes. For more, it is read block by block (64 k): the sums of some rows and columns at
+ * a time are in registers, those of the whole panel in the first cache. Where 8 rows are not all, a block is
+ * made into weights once for all of them. Rows go 32 at a time: of more than that, the first read the panel
+ * from memory and the others from the second cache.
  */
 #include "kernels.h"
 #include <immintrin.h>
@@ -23,7 +24,8 @@
 #define inlined static inline __attribute__((always_inline))
 #define PANEL_COLUMNS 128
 #define PANEL_ROWS 32
-#define CHUNK_ROWS 8
+#define FIRST_ROWS 8
+#define REST_ROWS 4
 #define BLOCK_BYTES 8192
 #define BLOCK_K 64
 #define BLOCK_STEPS 8 /* of 8 k */
@@ -121,7 +123,7 @@ typedef void columns_fn(const struct from *f, uint32_t steps, const int8_t *q, u
 			panel_sums *sums);
 
 /*
- * All columns of a panel, for 1 to CHUNK_ROWS rows. A function for each source, and none inlined in another:
+ * All columns of a panel, for 1 to FIRST_ROWS rows. A function for each source, and none inlined in another:
  * the addresses of the rows need the registers.
  */
 #define COLUMNS(name, source)                                                                             \
@@ -141,7 +143,13 @@ typedef void columns_fn(const struct from *f, uint32_t steps, const int8_t *q, u
 COLUMNS(columns_of_codes, CODES)
 COLUMNS(columns_of_codes_ahead, CODES_AHEAD)
 COLUMNS(columns_of_codes_kept, CODES_KEPT)
-COLUMNS(columns_of_kept, KEPT)
+
+static __attribute__((noinline)) void columns_of_kept(const struct from *f, const int8_t *q, panel_sums *sums)
+{
+	for (int g = 0; g < GROUPS; g += REST_GROUPS)
+		part(f, g * GROUP_BYTES, BLOCK_STEPS, q, BLOCK_K, (panel_sums *)(&sums[0][LANES * g]), KEPT,
+		     REST_ROWS, REST_GROUPS);
+}
 
 /* What the sums of a row begin with: codes that are 128 more add 128 times the sum of q. */
 inlined int32_t begin(const int8_t *q, uint32_t kd)
@@ -159,12 +167,14 @@ static void panel(const int8_t *codes, const int8_t *q, uint32_t kd, uint32_t ro
 	_Alignas(64) int8_t kept[BLOCK_BYTES], x[PANEL_ROWS][BLOCK_K];
 	/* In any order but that of the bytes, the processor does not guess what comes next. */
 	struct from from = {codes, kept, prefetch || rows > STREAM_ROWS};
-	uint32_t chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+	/* Making weights hides behind many rows; once made, 4 rows by more groups load the least. */
+	uint32_t rest = rows <= FIRST_ROWS ? 0 : (rows - FIRST_ROWS + REST_ROWS - 1) / REST_ROWS * REST_ROWS;
+	uint32_t first = rows - rest;
 
 	for (uint32_t m = 0; m < rows; m++) {
-		vec first = vec_spread(begin(q + (size_t)m * kd, kd));
+		vec start = vec_spread(begin(q + (size_t)m * kd, kd));
 		for (int g = 0; g < GROUPS; g++)
-			vec_store(&sums[m][LANES * g], first);
+			vec_store(&sums[m][LANES * g], start);
 	}
 	columns_fn *few = from.prefetch ? columns_of_codes_ahead : columns_of_codes;
 	if (rows <= STREAM_ROWS) {
@@ -175,15 +185,13 @@ static void panel(const int8_t *codes, const int8_t *q, uint32_t kd, uint32_t ro
 		/* Rows that are a power of two apart would share a few sets of the first cache. */
 		for (uint32_t m = 0; m < rows; m++)
 			memcpy(x[m], q + (size_t)m * kd + k, BLOCK_K);
-		for (uint32_t c = 0; c < chunks; c++) {
-			uint32_t m = rows * c / chunks, count = rows * (c + 1) / chunks - m;
-			if (chunks == 1)
-				few(&from, BLOCK_STEPS, x[m], BLOCK_K, count, sums + m);
-			else if (c == 0)
-				columns_of_codes_kept(&from, BLOCK_STEPS, x[m], BLOCK_K, count, sums + m);
-			else
-				columns_of_kept(&from, BLOCK_STEPS, x[m], BLOCK_K, count, sums + m);
+		if (rest == 0) {
+			few(&from, BLOCK_STEPS, x[0], BLOCK_K, rows, sums);
+			continue;
 		}
+		columns_of_codes_kept(&from, BLOCK_STEPS, x[0], BLOCK_K, first, sums);
+		for (uint32_t m = first; m < rows; m += REST_ROWS)
+			columns_of_kept(&from, x[m], sums + m);
 	}
 }
 

@@ -2,6 +2,39 @@
 #include "scene.h"
 #include <stdio.h>
 
+struct arithmetic {
+	struct scene *scene;
+	uint32_t rows;
+	int32_t *acc;
+};
+
+/* As many sums as a pass makes, of one panel that stays in the cache. */
+static void sum_again(void *arg)
+{
+	struct arithmetic *a = arg;
+	struct tile t = image_tile(&a->scene->image, 0);
+	for (uint32_t n = 0; n < SCENE_NV; n += 128)
+		a->scene->kernels.head(&t, a->scene->q, a->rows, 128, a->scene->kernels.prefetch, a->acc);
+}
+
+/* The least time many rows can take, were memory infinitely fast: what the figures above cannot go below. */
+static void limits(struct scene *s)
+{
+	static const uint32_t rows[] = {8, 16, 128};
+	static int32_t acc[SCENE_ROWS * 128];
+	char name[64];
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		double ratios[BENCH_ROUNDS];
+		struct arithmetic a = {s, rows[i], acc};
+		for (int n = 0; n < BENCH_ROUNDS; n++)
+			ratios[n] = bench_seconds(NULL, sum_again, &a) / scene_seconds(s, 1);
+		snprintf(name, sizeof name, "head.%s.limit%u", s->kernels.head_variant, rows[i]);
+		bench_figure(name, LOWER, ratios, 0, 0,
+			     "time of the sums alone, weights in cache, over one row's");
+	}
+}
+
 /* One row over the read pass, and other numbers of rows over one, in the same rounds. */
 static void against_memory(struct scene *s, double must, double aim, bool batches)
 {
@@ -53,6 +86,8 @@ int main(void)
 			if (kernels_pick(&s.kernels, cpu_have(), cases[i].variant)) {
 				image_measure(&s.kernels, s.pool);
 				against_memory(&s, cases[i].must, cases[i].aim, cases[i].batches);
+				if (threads == 1 && cases[i].batches)
+					limits(&s);
 			} else {
 				bench_skipped(cases[i].variant, "this processor cannot run it");
 			}
