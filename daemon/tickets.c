@@ -261,6 +261,8 @@ static void carry_out(struct tickets *ts, const struct decision *d, uint64_t now
 	tell(ts, d);
 	if (d->kind == DECIDE_END) {
 		count_usage(ts, t, now);
+		if (process_ended(h->owner_fd))
+			tree_remove(t->is.cgroup);
 		link_remove(&h->in_session);
 		link_append(ended, &h->in_session);
 	} else if (d->kind == DECIDE_KILL) {

@@ -84,6 +84,12 @@ void tree_kill(const char *cgroup, int owner, int keeper)
 	pidfd_signal(keeper, SIGCONT);
 }
 
+void tree_remove(const char *cgroup)
+{
+	if (cgroup[0])
+		rmdir(cgroup);
+}
+
 struct names {
 	char *to;
 	size_t used, room;

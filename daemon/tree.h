@@ -19,6 +19,8 @@ bool tree_is_empty(const char *cgroup, int keeper);
 void tree_terminate(const char *cgroup, int keeper);
 /* Kills all at once; wakes owner and keeper, should they be stopped, to do it themselves. */
 void tree_kill(const char *cgroup, int owner, int keeper);
+/* Removes the empty cgroup of a keeper that cannot do so any more. */
+void tree_remove(const char *cgroup);
 /* "12 (sleep), 14 (python3)": who is left. Returns `to`; "" where that cannot be seen. */
 const char *tree_name(const char *cgroup, char *to, size_t room);
 

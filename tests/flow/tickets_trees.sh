@@ -49,6 +49,9 @@ if grep -q cgroup2 /proc/mounts && [[ $(id -u) == 0 ]]; then
 	held 6 # both at once: only the cgroup knows then
 	kill -KILL "$keeper" "$front"
 	next_is_granted
+	for cgroup in /sys/fs/cgroup{,/unified}/npu-hold-"$keeper"; do
+		[ ! -e "$cgroup" ] || fail "$cgroup is left behind"
+	done
 fi
 
 # A stopped holder keeps its ticket until its time is up, and no longer.
