@@ -37,6 +37,8 @@ static const struct key {
 	TEXT_KEY("daemon", "admin_group", admin_group),
 	TEXT_KEY("device", "kind", device),
 	TEXT_KEY("device", "node", device_node),
+	TEXT_KEY("device", "kernels", kernels),
+	TEXT_KEY("device", "module", module),
 	COUNT_KEY("head", "threads", threads, 1, 16),
 	COUNT_KEY("head", "batch", batch, 1, BATCH_ROWS_MAX),
 	COUNT_KEY("resident", "max_bytes", resident_bytes, 1 << 20, UINT64_C(1) << 50),
@@ -78,6 +80,7 @@ void config_defaults(struct config *c)
 
 	*c = (struct config){.device = "none",
 			     .device_node = "/dev/accel/accel0",
+			     .module = NPUD_XRT_MODULE,
 			     .store_enabled = 1,
 			     .store_bytes = UINT64_C(32) << 30,
 			     .store_free_bytes = UINT64_C(1) << 30,

@@ -14,6 +14,8 @@ struct config {
 				   owner */
 	char device[16];	/* [device] kind: none */
 	char device_node[256];	/* [device] node: of the NPU, for who has it open */
+	char kernels[256];	/* [device] kernels: directory of the kernel set; empty: none */
+	char module[256];	/* [device] module: npud-xrt.so */
 	uint64_t store_enabled; /* [store] enabled */
 	char store_path[PATH_MAX]; /* [store] path; empty: cache_dir/images */
 	uint64_t store_bytes;	   /* [store] max_bytes: of all images */

@@ -1,4 +1,5 @@
 #include "log.h"
+#include "probe.h"
 #include "server.h"
 #include <getopt.h>
 #include <malloc.h>
@@ -17,11 +18,12 @@ static const char help[] =
 	"      --cache-dir DIR   what can be made again\n"
 	"      --state-dir DIR   what must survive a restart\n"
 	"      --check-config    read the configuration, say what is wrong, and leave\n"
+	"      --check-device    say step by step what the NPU lacks, or that it works, and leave\n"
 	"  -h, --help            this\n"
 	"  -V, --version         the version\n\n"
 	"Example: npud --socket /tmp/try/npud.sock &  npuctl --socket /tmp/try/npud.sock status\n"
-	"Exit status: 0 stopped by a signal, 64 usage, 78 configuration, 75 another npud is there, 70 "
-	"otherwise.\n";
+	"Exit status: 0 stopped by a signal, 64 usage, 78 configuration, 75 another npud is there, 69 "
+	"--check-device found no device to use, 70 otherwise.\n";
 
 static int fail(const struct err *err)
 {
@@ -32,9 +34,30 @@ static int fail(const struct err *err)
 										 : 70;
 }
 
+static void print_step(void *arg, enum probe_verdict verdict, const char *what, const char *found,
+		       const char *cure)
+{
+	static const char *const words[] = {[PROBE_GOOD] = "ok", [PROBE_BAD] = "BAD", [PROBE_SKIPPED] = "-"};
+
+	(void)arg;
+	printf("%-3s %-10s  %s\n", words[verdict], what, found);
+	if (*cure)
+		printf("%16s%s\n", "-> ", cure);
+	fflush(stdout);
+}
+
+static int check_device(const struct config *c)
+{
+	const struct probe_options o = {.node = c->device_node, .module = c->module, .kernels = c->kernels};
+	bool usable = probe_device(&o, print_step, NULL);
+
+	puts(usable ? "The device can be used." : "The device cannot be used; everything runs on the host.");
+	return usable ? 0 : 69;
+}
+
 int main(int argc, char **argv)
 {
-	enum { CACHE_DIR = 256, STATE_DIR, CHECK_CONFIG };
+	enum { CACHE_DIR = 256, STATE_DIR, CHECK_CONFIG, CHECK_DEVICE };
 	static const struct option options[] = {
 		{"config", required_argument, NULL, 'c'},
 		{"foreground", no_argument, NULL, 'f'},
@@ -42,6 +65,7 @@ int main(int argc, char **argv)
 		{"cache-dir", required_argument, NULL, CACHE_DIR},
 		{"state-dir", required_argument, NULL, STATE_DIR},
 		{"check-config", no_argument, NULL, CHECK_CONFIG},
+		{"check-device", no_argument, NULL, CHECK_DEVICE},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{0},
@@ -49,7 +73,7 @@ int main(int argc, char **argv)
 	static struct server server; /* large, one a process, and its address is kept by callbacks */
 	static struct config config;
 	struct config_source source = {.file = getenv("NPUD_CONFIG")};
-	bool check = false;
+	bool check = false, device = false;
 	struct err err;
 	int option;
 
@@ -71,6 +95,9 @@ int main(int argc, char **argv)
 			break;
 		case CHECK_CONFIG:
 			check = true;
+			break;
+		case CHECK_DEVICE:
+			device = true;
 			break;
 		case 'h':
 			fputs(help, stdout);
@@ -95,6 +122,8 @@ int main(int argc, char **argv)
 		       config.cache_dir, config.state_dir);
 		return 0;
 	}
+	if (device)
+		return check_device(&config);
 	signal(SIGPIPE, SIG_IGN);
 	/* A connection is a descriptor; the usual soft limit of 1024 is one for programs that use select().
 	 */
