@@ -37,6 +37,10 @@ int client_usable(npu_client *c);
 /* One request of session 0 (any), waited for; failures in client_err. */
 int client_ask(npu_client *c, enum proto_op_id op, const void *request, void *reply, struct answer *a);
 
+/* Whether a list's row number rises, which `after` keeps: one that does not would be asked for without end.
+ */
+int client_rises(const char *list, uint64_t *after, uint64_t id);
+
 struct npu_call {
 	npu_client *client;
 	int (*step)(struct npu_call *o); /* 0, an error in `err`, or MORE */

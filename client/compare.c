@@ -1,5 +1,5 @@
-#include "compare.h"
 #include "exit.h"
+#include "npu-head.h"
 #include "table.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -94,8 +94,9 @@ static int compare_json(const struct compared *c, bool equal)
 	return 0;
 }
 
-int compare(const char *a, const char *b, bool json)
+int command_compare(const struct options *o, char *const *operands)
 {
+	const char *a = operands[0], *b = operands[1];
 	struct compared c = {.names = {a, b}};
 	FILE *files[2] = {NULL, NULL};
 	bool equal;
@@ -115,7 +116,7 @@ int compare(const char *a, const char *b, bool json)
 	if (status)
 		return status;
 	equal = !c.differing && c.counts[0] == c.counts[1];
-	if (json) {
+	if (o->json) {
 		status = compare_json(&c, equal);
 		return status ? status : equal ? 0 : EXIT_DIFFERS;
 	}

@@ -102,6 +102,19 @@ int exit_npu(const npu_client *c, int error, const char *what)
 	return exit_complain(exit_status(error), "%s", text);
 }
 
+int exit_model(const npu_client *c, int error, const char *model)
+{
+	int status = exit_npu(c, error, NULL);
+
+	if (error != NPU_E_IO && error != NPU_E_NOT_ALLOWED)
+		return status;
+	int fd = open(model, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return EX_NOINPUT;
+	close(fd);
+	return status;
+}
+
 int exit_flush(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))

@@ -33,6 +33,9 @@ int exit_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * exit_status(error). */
 int exit_npu(const npu_client *c, int error, const char *what);
 
+/* The same for a MODEL: EX_NOINPUT where it cannot be opened, which the library does for us. */
+int exit_model(const npu_client *c, int error, const char *model);
+
 /* Flushes stdout; returns `status`, or EX_IOERR with a complaint when something could not be written. */
 int exit_flush(int status);
 

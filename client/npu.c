@@ -201,8 +201,7 @@ NPU_API int npu_status(npu_client *c, struct npu_status *out)
 	return 0;
 }
 
-/* A list that does not rise would be asked for without end. */
-static int check_rises(const char *list, uint64_t *after, uint64_t id)
+int client_rises(const char *list, uint64_t *after, uint64_t id)
 {
 	if (id <= *after)
 		return err_set(client_err(), NPU_E_MALFORMED, "%s: row %llu comes after row %llu", list,
@@ -242,7 +241,7 @@ NPU_API int npu_clients(npu_client *c, int (*each)(void *arg, const struct npu_c
 				.name = name,
 				.version = version,
 			};
-			if ((r = check_rises("clients", &q.after, row.session)) || (r = each(arg, &row)))
+			if ((r = client_rises("clients", &q.after, row.session)) || (r = each(arg, &row)))
 				return r;
 		}
 		more = p.more && p.clients.count > 0;
@@ -290,7 +289,7 @@ NPU_API int npu_heads(npu_client *c, int (*each)(void *arg, const struct npu_hea
 				.hash = hash,
 				.state = state,
 			};
-			if ((r = check_rises("head.list", &q.after, row.id)) || (r = each(arg, &row)))
+			if ((r = client_rises("head.list", &q.after, row.id)) || (r = each(arg, &row)))
 				return r;
 		}
 		more = p.more && p.heads.count > 0;

@@ -110,6 +110,33 @@ int npu_head_open(npu_client *c, const char *model, const struct npu_head_option
 int npu_head_stored(npu_head *head, struct npu_head_info *info);
 int npu_head_close(npu_head *head); /* NULL is fine; `head` is gone even where it fails */
 
+/* What is in a model. */
+struct npu_model_info {
+	char label[129]; /* what the model is called */
+	char format[17]; /* "safetensors", "GGUF" ... */
+	uint64_t files, tensors;
+	char head[513]; /* the head's name; "": there is none */
+	char why[17];	/* "untied", "tied"; "" where there is none */
+	char note[513]; /* why there is no head, or it cannot be used; "": it can */
+};
+
+struct npu_tensor_row {
+	uint64_t number; /* from 1 */
+	const char *name, *type, *file;
+	uint32_t rank; /* dimensions, of which `shape` has the first 8, slowest first */
+	uint64_t shape[8];
+	uint64_t bytes;
+	bool head;
+};
+
+/*
+ * Reads what is in `model`, named as for npu_head_open: fills `info`, then calls `each` (may be NULL) once a
+ * tensor and stops with its result when that is not 0. A sound model without a head that can be used is no
+ * failure; NPU_E_BAD_CONTAINER is one that is not sound.
+ */
+int npu_model_tensors(npu_client *c, const char *model, struct npu_model_info *info,
+		      int (*each)(void *arg, const struct npu_tensor_row *row), void *arg);
+
 struct npu_run_info {
 	uint64_t nonfinite; /* activations that were not finite and count as 0 */
 	char path[16];	    /* "host" */

@@ -1,8 +1,10 @@
 #include "session.h"
 #include "handles.h"
+#include "listing.h"
 #include "log.h"
 #include "own.h"
 #include "request.h"
+#include "source.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -48,6 +50,7 @@ void session_close(struct session *s)
 	link_remove(&s->in_sessions);
 	link_each(at, &s->requests) request_abandon(link_of(at, struct request, in_session));
 	link_each(at, &s->handles) handle_close(link_of(at, struct handle, in_session));
+	listing_drop(s->listing);
 	link_each(at, &s->files) file_free(s, link_of(at, struct file, in_session));
 	tickets_session_closed(s);
 	event_ring_fini(&s->events);
@@ -132,6 +135,31 @@ int session_add_file(struct session *s, int fd, const char *name, size_t name_si
 	return 0;
 }
 
+int session_source(struct session *session, const struct file *file, struct source *out, struct err *err)
+{
+	cleanup(source_fini) struct source s = {.files = calloc(session->file_count, sizeof *s.files)};
+
+	if (!s.files)
+		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for %u files", file->name,
+			       session->file_count);
+	link_each(at, &session->files)
+	{
+		const struct file *f = link_of(at, struct file, in_session);
+		if (f->model != file->model)
+			continue;
+		cleanup(closep) int fd = fcntl(f->fd, F_DUPFD_CLOEXEC, 3);
+		if (fd < 0)
+			return err_sys(err, errno, "%s: the descriptor cannot be copied", f->name);
+		char *name = strdup(f->name);
+		if (!name)
+			return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for its name", f->name);
+		s.files[s.count++] = (struct container_file){take_fd(&fd), name};
+	}
+	*out = s;
+	s = (struct source){NULL, 0};
+	return 0;
+}
+
 struct file *session_file(struct session *s, uint64_t number)
 {
 	link_each(at, &s->files)
@@ -151,6 +179,8 @@ void file_close(struct session *s, struct file *f)
 		file_free(s, f);
 		return;
 	}
+	if (listing_is_of(s->listing, model))
+		listing_drop(s->listing);
 	link_each(at, &s->files)
 	{
 		struct file *other = link_of(at, struct file, in_session);

@@ -8,6 +8,8 @@
 #include "events.h"
 #include "server.h"
 
+struct listing;
+
 struct session {
 	struct link in_sessions; /* server.sessions */
 	struct server *server;
@@ -23,6 +25,7 @@ struct session {
 	struct batch_client rows; /* that wait: under the executor's lock */
 	struct link requests, files, handles, tickets;
 	uint64_t under, under_number; /* the ticket it works under; 0: none */
+	struct listing *listing;      /* of the tensors of one of its models; NULL: none */
 	unsigned in_flight, file_count, handle_count;
 };
 
@@ -52,6 +55,10 @@ struct session *session_of_token(struct server *server, const void *token, size_
  */
 int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t of,
 		     uint64_t *number, struct err *err);
+struct source;
+/* All files of the model that `file` belongs to, in the order in which they were passed; the source's own
+ * descriptors. NO_MEMORY, IO where there are no descriptors left. */
+int session_source(struct session *s, const struct file *file, struct source *out, struct err *err);
 struct file *session_file(struct session *s, uint64_t number);
 /* Closes the file; the first of a model takes the others along. */
 void file_close(struct session *s, struct file *f);

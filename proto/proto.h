@@ -68,6 +68,9 @@ struct row_event {
 struct row_head {
 	ROW_head(F, L, row_head)
 };
+struct row_tensor {
+	ROW_tensor(F, L, row_tensor)
+};
 struct proto_detail {
 	DETAIL(F, L, proto_detail)
 };

@@ -18,7 +18,7 @@ allowed() { # FILE: the folders it may include from
 	store/*) echo store proto ;;
 	daemon/*) echo daemon proto store kernels ;;
 	client/npu.[ch] | client/client.h | client/call.[ch] | client/connection.[ch] | client/head.c | client/operation.c | \
-		client/hub.[ch] | client/model.[ch] | client/places.[ch] | client/side.[ch]) echo client proto ;;
+		client/hub.[ch] | client/model.[ch] | client/places.[ch] | client/side.[ch] | client/tensors.c) echo client proto ;;
 	client/*) echo client proto store kernels ;;
 	esac
 }

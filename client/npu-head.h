@@ -1,0 +1,21 @@
+/*
+ * npu-head's commands. Each says on stdout what was asked for and on stderr what went wrong, and returns the
+ * exit status. One thread.
+ */
+#ifndef NPU_HEAD_H
+#define NPU_HEAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct options {
+	const char *tensor, *x, *logits, *layout, *q8, *socket, *out;
+	bool transpose, is_signed, random, json, headers, top_given;
+	uint64_t seed, rows, top, tile, k;
+};
+
+int command_run(const struct options *o, char *const *operands);     /* MODEL */
+int command_tensors(const struct options *o, char *const *operands); /* MODEL */
+int command_compare(const struct options *o, char *const *operands); /* A B */
+
+#endif

@@ -1,0 +1,432 @@
+#include "activations.h"
+#include "exit.h"
+#include "npu-head.h"
+#include "table.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BATCH 64u /* rows of logits in memory at a time */
+
+/*
+ * Ctrl-C. While a head is opened the first one only sets the flag: the progress callback then cancels in good
+ * order. At any other time, or the second time, the process leaves from the handler; the daemon cancels what
+ * it was doing when the connection ends.
+ */
+static volatile sig_atomic_t interrupted, opening, partial_exists;
+static char partial[PATH_MAX]; /* the unfinished logits file */
+
+static void on_signal(int number)
+{
+	static const char said[] = "npu-head: interrupted\n";
+
+	if (opening && !interrupted) {
+		interrupted = number;
+		return;
+	}
+	if (partial_exists)
+		unlink(partial);
+	if (write(2, said, sizeof said - 1) < 0)
+		_exit(128 + number);
+	_exit(128 + number);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+struct output {
+	int fd; /* -1: none */
+	const char *name, *target;
+};
+
+static int output_open(struct output *o, const char *file)
+{
+	struct stat st;
+	int n;
+
+	if (!strcmp(file, "-")) {
+		*o = (struct output){.fd = 1, .name = "stdout"};
+		return 0;
+	}
+	o->name = file;
+	/* What is there and no plain file (a device, a pipe, a link) is written to, never replaced. */
+	if (lstat(file, &st) == 0 && !S_ISREG(st.st_mode)) {
+		o->fd = open(file, O_WRONLY | O_TRUNC | O_CLOEXEC);
+		if (o->fd < 0)
+			return exit_complain(EX_CANTCREAT, "%s: cannot write: %s", file, strerror(errno));
+		return 0;
+	}
+	n = snprintf(partial, sizeof partial, "%s.tmp.%ld", file, (long)getpid());
+	if (n < 0 || (size_t)n >= sizeof partial)
+		return exit_complain(EX_CANTCREAT, "%s: the name is too long", file);
+	o->fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (o->fd < 0)
+		return exit_complain(EX_CANTCREAT, "%s: cannot create: %s", partial, strerror(errno));
+	partial_exists = 1;
+	o->target = file;
+	return 0;
+}
+
+static int output_write(const struct output *o, const void *data, size_t size)
+{
+	const char *p = data;
+
+	while (size) {
+		ssize_t n = write(o->fd, p, size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return exit_complain(EX_IOERR, "%s: cannot write the logits: %s", o->name,
+					     strerror(errno));
+		p += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+/* The file gets its name only now that it is whole. */
+static int output_commit(struct output *o)
+{
+	int fd = o->fd;
+
+	o->fd = -1;
+	if (fd >= 0 && close(fd) < 0)
+		return exit_complain(EX_IOERR, "%s: cannot write the logits: %s", o->name, strerror(errno));
+	if (!o->target)
+		return 0;
+	if (rename(partial, o->target) < 0)
+		return exit_complain(EX_CANTCREAT, "%s: cannot rename %s to it: %s", o->target, partial,
+				     strerror(errno));
+	partial_exists = 0;
+	return 0;
+}
+
+static void output_fini(struct output *o)
+{
+	if (o->fd > 1)
+		close(o->fd);
+	if (partial_exists)
+		unlink(partial);
+	partial_exists = 0;
+}
+
+struct progress {
+	double start, shown;
+	bool tty, drawn;
+};
+
+static int on_progress(void *arg, uint64_t done, uint64_t tiles)
+{
+	struct progress *p = arg;
+	double t = now(), rate;
+
+	if (interrupted)
+		return 1;
+	if (!p->tty || t - p->start < 1 || t - p->shown < 0.1)
+		return 0;
+	p->shown = t;
+	p->drawn = true;
+	rate = (double)done / (t - p->start);
+	fprintf(stderr, "\r\033[Kpacking: %" PRIu64 " of %" PRIu64 " tiles, %.1f tiles/s", done, tiles, rate);
+	if (rate > 0 && done <= tiles)
+		fprintf(stderr, ", %.0f s left", (double)(tiles - done) / rate);
+	fflush(stderr);
+	return 0;
+}
+
+struct run {
+	const struct options *options;
+	const char *model;
+	struct activations x;
+	struct output out;
+	npu_client *client;
+	npu_head *head;
+	struct npu_head_info info;
+	struct npu_run_info ran; /* times of all calls added up */
+	size_t rows;
+	uint32_t k;
+	uint32_t *ids;
+	float *scores, *logits;
+	double start, total;
+};
+
+static void run_add(struct run *r, const struct npu_run_info *ran, bool first)
+{
+	/* Logits and top see the same activations; what is not finite is counted once. */
+	if (first)
+		r->ran.nonfinite += ran->nonfinite;
+	r->ran.queue_seconds += ran->queue_seconds;
+	r->ran.compute_seconds += ran->compute_seconds;
+	r->ran.cpu_seconds += ran->cpu_seconds;
+	memcpy(r->ran.path, ran->path, sizeof r->ran.path);
+	memcpy(r->ran.kernel, ran->kernel, sizeof r->ran.kernel);
+}
+
+static int run_read(struct run *r)
+{
+	const char *file = r->options->x, *name = strcmp(file, "-") ? file : "stdin";
+	char why[ACTIVATIONS_WHY];
+	struct stat st;
+	int fd = strcmp(file, "-") ? open(file, O_RDONLY | O_CLOEXEC) : 0, error;
+
+	if (fd < 0)
+		return exit_complain(EX_NOINPUT, "%s: cannot open: %s", name, strerror(errno));
+	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
+		close(fd);
+		return exit_complain(EX_NOINPUT, "%s: cannot read: it is a directory; --x wants a file",
+				     name);
+	}
+	error = activations_read(&r->x, fd, why);
+	if (fd > 0)
+		close(fd);
+	if (error)
+		return exit_complain(exit_status(error), "%s: %s", name, why);
+	return 0;
+}
+
+static int run_open(struct run *r)
+{
+	const struct options *o = r->options;
+	struct progress progress = {.start = now(), .tty = isatty(2)};
+	struct npu_head_options options = {
+		.tensor = o->tensor,
+		.layout = o->layout,
+		.tile = (uint32_t)o->tile,
+		.transpose = o->transpose,
+		.q8 = o->q8,
+		.is_signed = o->is_signed,
+		.k = (uint32_t)o->k,
+		.progress = on_progress,
+		.progress_arg = &progress,
+	};
+	int error;
+
+	error = npu_connect(&r->client, o->socket, "npu-head");
+	if (error)
+		return exit_npu(r->client, error, NULL);
+	opening = 1;
+	error = npu_head_open(r->client, r->model, &options, &r->head, &r->info);
+	opening = 0;
+	if (progress.drawn)
+		fputs("\r\033[K", stderr);
+	if (interrupted)
+		return exit_complain(128 + interrupted, "interrupted");
+	return error ? exit_model(r->client, error, r->model) : 0;
+}
+
+static int run_rows(struct run *r)
+{
+	const struct options *o = r->options;
+	char why[ACTIVATIONS_WHY];
+	int error;
+
+	r->rows = o->rows;
+	if (o->random) {
+		r->rows = o->rows ? o->rows : 1;
+		error = activations_random(&r->x, o->seed, r->rows, r->info.h, why);
+		return error ? exit_complain(exit_status(error), "--rows: %s", why) : 0;
+	}
+	error = activations_rows(&r->x, r->info.h, &r->rows, why);
+	if (error)
+		return exit_complain(exit_status(error), "%s: %s", strcmp(o->x, "-") ? o->x : "stdin", why);
+	return 0;
+}
+
+static int run_logits(struct run *r)
+{
+	size_t batch = r->rows < BATCH ? r->rows : BATCH, values, bytes;
+
+	if (__builtin_mul_overflow(batch, (size_t)r->info.nv, &values) ||
+	    __builtin_mul_overflow(values, sizeof(float), &bytes))
+		return exit_complain(EX_DATAERR, "%zu rows of %" PRIu32 " logits are more than fit memory",
+				     batch, r->info.nv);
+	r->logits = malloc(bytes);
+	if (!r->logits)
+		return exit_complain(EX_TEMPFAIL, "not enough memory for %zu rows of %" PRIu32 " logits",
+				     batch, r->info.nv);
+	for (size_t at = 0; at < r->rows; at += batch) {
+		size_t n = r->rows - at < batch ? r->rows - at : batch;
+		struct npu_run_info ran = {0};
+		int error = npu_head_logits(r->head, r->x.values + at * r->info.h, n, r->logits, &ran);
+
+		if (error)
+			return exit_npu(r->client, error, NULL);
+		run_add(r, &ran, true);
+		error = output_write(&r->out, r->logits, n * r->info.nv * sizeof(float));
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int run_top(struct run *r)
+{
+	struct npu_run_info ran = {0};
+	size_t words, bytes;
+	int error;
+
+	r->k = r->options->top < r->info.nv ? (uint32_t)r->options->top : r->info.nv;
+	if (__builtin_mul_overflow(r->rows, (size_t)r->k, &words) ||
+	    __builtin_mul_overflow(words, sizeof *r->ids, &bytes))
+		return exit_complain(EX_DATAERR, "%zu rows of %" PRIu32 " words are more than fit memory",
+				     r->rows, r->k);
+	r->ids = malloc(bytes);
+	r->scores = malloc(bytes);
+	if (!r->ids || !r->scores)
+		return exit_complain(EX_TEMPFAIL, "not enough memory for %zu rows of %" PRIu32 " words",
+				     r->rows, r->k);
+	error = npu_head_top(r->head, r->x.values, r->rows, r->k, r->ids, r->scores, &ran);
+	if (error)
+		return exit_npu(r->client, error, NULL);
+	run_add(r, &ran, !r->options->logits);
+	return 0;
+}
+
+static int run_table(const struct run *r)
+{
+	static const struct table_column columns[] = {
+		{"ROW", true},
+		{"RANK", true},
+		{"ID", true},
+		{"SCORE", true},
+	};
+	struct table t;
+	int error;
+
+	table_init(&t, columns, sizeof columns / sizeof *columns);
+	for (size_t m = 0; m < r->rows; m++) {
+		for (uint32_t i = 0; i < r->k; i++) {
+			table_cell(&t, "%zu", m);
+			table_cell(&t, "%" PRIu32, i + 1);
+			table_cell(&t, "%" PRIu32, r->ids[m * r->k + i]);
+			table_cell(&t, "%.9g", (double)r->scores[m * r->k + i]);
+		}
+	}
+	error = table_print(&t, stdout, r->options->headers);
+	table_fini(&t);
+	return error ? exit_complain(exit_status(error), "not enough memory for the table") : 0;
+}
+
+static json_t *run_json_top(const struct run *r)
+{
+	json_t *top = json_array();
+
+	for (size_t m = 0; m < r->rows; m++) {
+		json_t *row = json_array();
+
+		for (uint32_t i = 0; i < r->k; i++) {
+			size_t at = m * r->k + i;
+
+			json_array_append_new(row, json_pack("{sI so}", "id", (json_int_t)r->ids[at], "score",
+							     table_json_real((double)r->scores[at])));
+		}
+		json_array_append_new(top, row);
+	}
+	return top;
+}
+
+static int run_json(const struct run *r)
+{
+	const struct npu_head_info *i = &r->info;
+	json_t *root = json_pack(
+		"{so so so so so s{sI sI sI sI sI so} so sI sb sI sI sI sI so so s{so so so so so} so so}",
+		"model", table_json_string(r->model), "tensor", table_json_string(i->tensor), "type",
+		table_json_string(i->type), "note", table_json_string(i->note), "why",
+		table_json_string(i->why), "geometry", "nv", (json_int_t)i->nv, "h", (json_int_t)i->h, "kpad",
+		(json_int_t)i->kpad, "tile", (json_int_t)i->tile, "tiles", (json_int_t)i->tiles, "layout",
+		table_json_string(i->layout), "hash", table_json_string(i->hash), "bytes",
+		(json_int_t)i->bytes, "attached", (int)i->attached, "packed", (json_int_t)i->packed,
+		"weights_nonfinite", (json_int_t)i->nonfinite, "rows", (json_int_t)r->rows, "nonfinite",
+		(json_int_t)r->ran.nonfinite, "path", table_json_string(r->ran.path), "kernel",
+		table_json_string(r->ran.kernel), "seconds", "open", table_json_real(i->seconds), "queue",
+		table_json_real(r->ran.queue_seconds), "compute", table_json_real(r->ran.compute_seconds),
+		"cpu", table_json_real(r->ran.cpu_seconds), "total", table_json_real(r->total), "logits",
+		table_json_string(r->options->logits), "top", run_json_top(r));
+
+	if (table_json_print(root))
+		return exit_complain(EX_TEMPFAIL, "not enough memory for the JSON");
+	return 0;
+}
+
+static int run_all(struct run *r)
+{
+	const struct options *o = r->options;
+	/* Logits on their own are asked for without words, unless those are asked for too. */
+	bool top = !o->logits || o->top_given || o->json;
+	int status = 0;
+
+	if (o->x)
+		status = run_read(r);
+	if (!status && o->logits)
+		status = output_open(&r->out, o->logits);
+	if (!status)
+		status = run_open(r);
+	if (!status)
+		status = run_rows(r);
+	if (!status && o->logits)
+		status = run_logits(r);
+	if (!status && top)
+		status = run_top(r);
+	if (!status && o->logits)
+		status = output_commit(&r->out);
+	r->total = now() - r->start;
+	if (!status && o->json)
+		status = run_json(r);
+	else if (!status && top)
+		status = run_table(r);
+	if (!status && r->ran.nonfinite)
+		exit_complain(0, "%" PRIu64 " activations were not finite: they count as 0",
+			      r->ran.nonfinite);
+	if (!status && r->info.note[0])
+		exit_complain(0, "%s", r->info.note);
+	if (!status && r->info.nonfinite)
+		exit_complain(0, "%" PRIu64 " weights were not finite: they count as 0", r->info.nonfinite);
+	return status;
+}
+
+int command_run(const struct options *o, char *const *operands)
+{
+	struct run r = {.options = o, .model = operands[0], .out.fd = -1, .start = now()};
+	struct sigaction action = {.sa_handler = on_signal};
+	int status;
+
+	if (!o->x && !o->random)
+		return exit_usage(
+			"run: no activations were given; one of --x FILE and --random SEED is required");
+	if (o->x && o->random)
+		return exit_usage("run: --x and --random exclude each other; give one of them");
+	if (o->layout && strcmp(o->layout, "blocked") != 0 && strcmp(o->layout, "row-major") != 0)
+		return exit_usage("--layout %s: there is no such layout; give 'blocked' or 'row-major'",
+				  o->layout);
+	if (o->logits && !strcmp(o->logits, "-")) {
+		if (o->json || o->top_given)
+			return exit_usage("--logits -: stdout cannot also take --top or --json; give a file");
+		if (isatty(1))
+			return exit_usage("--logits -: stdout is a terminal; redirect it or give a file");
+	}
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	status = run_all(&r);
+	output_fini(&r.out);
+	npu_head_close(r.head);
+	npu_close(r.client);
+	activations_fini(&r.x);
+	free(r.ids);
+	free(r.scores);
+	free(r.logits);
+	return status;
+}
