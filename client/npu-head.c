@@ -17,6 +17,8 @@ static void help(void)
 {
 	fputs("usage: npu-head run MODEL (--x FILE | --random SEED) [options]\n"
 	      "       npu-head tensors MODEL [--json]\n"
+	      "       npu-head pack MODEL --out DIR [options]\n"
+	      "       npu-head check FILE [--tile T] [--json]\n"
 	      "       npu-head compare A B [--json]\n"
 	      "\n"
 	      "run: multiply activations with a model's output head and show the best words\n"
@@ -33,6 +35,7 @@ static void help(void)
 	      "  -w, --tile T         columns of a tile (the daemon's default)\n"
 	      "  -l, --layout LAYOUT  blocked or row-major (blocked)\n"
 	      "tensors: what is in a model, and which tensor is its head\n"
+	      "pack: a head as Q4HI image files in DIR, without a daemon; check: one such file\n"
 	      "compare: two files of raw float32, bit for bit\n"
 	      "\n"
 	      "  -s, --socket PATH    the daemon's socket ($NPUD_SOCKET, then the usual places)\n"
@@ -59,18 +62,28 @@ static bool read_number(const char *text, uint64_t least, uint64_t most, uint64_
 }
 
 /* Without a short form. As characters they stand in the lists of which options go with a command. */
-enum { OPTION_Q8 = 1, OPTION_SIGNED, OPTION_K };
+enum { OPTION_Q8 = 1, OPTION_SIGNED, OPTION_K, OPTION_OUT };
 
 static const struct option long_options[] = {
-	{"x", required_argument, NULL, 'x'},	      {"random", required_argument, NULL, 'r'},
-	{"rows", required_argument, NULL, 'm'},	      {"top", required_argument, NULL, 'k'},
-	{"logits", required_argument, NULL, 'o'},     {"tensor", required_argument, NULL, 'n'},
-	{"transpose", no_argument, NULL, 'T'},	      {"q8", required_argument, NULL, OPTION_Q8},
-	{"signed", no_argument, NULL, OPTION_SIGNED}, {"k", required_argument, NULL, OPTION_K},
-	{"tile", required_argument, NULL, 'w'},	      {"layout", required_argument, NULL, 'l'},
-	{"socket", required_argument, NULL, 's'},     {"json", no_argument, NULL, 'j'},
-	{"no-headers", no_argument, NULL, 'N'},	      {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},	      {0},
+	{"x", required_argument, NULL, 'x'},
+	{"random", required_argument, NULL, 'r'},
+	{"rows", required_argument, NULL, 'm'},
+	{"top", required_argument, NULL, 'k'},
+	{"logits", required_argument, NULL, 'o'},
+	{"tensor", required_argument, NULL, 'n'},
+	{"transpose", no_argument, NULL, 'T'},
+	{"q8", required_argument, NULL, OPTION_Q8},
+	{"signed", no_argument, NULL, OPTION_SIGNED},
+	{"k", required_argument, NULL, OPTION_K},
+	{"out", required_argument, NULL, OPTION_OUT},
+	{"tile", required_argument, NULL, 'w'},
+	{"layout", required_argument, NULL, 'l'},
+	{"socket", required_argument, NULL, 's'},
+	{"json", no_argument, NULL, 'j'},
+	{"no-headers", no_argument, NULL, 'N'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{0},
 };
 
 static int set_option(struct options *o, int option)
@@ -112,10 +125,17 @@ static int set_option(struct options *o, int option)
 	case OPTION_K:
 		good = read_number(optarg, 1, UINT32_MAX, &o->k);
 		break;
+	case OPTION_OUT:
+		o->out = optarg;
+		break;
 	case 'w':
 		good = read_number(optarg, 1, UINT32_MAX, &o->tile);
 		break;
 	case 'l':
+		if (strcmp(optarg, "blocked") != 0 && strcmp(optarg, "row-major") != 0)
+			return exit_usage(
+				"--layout %s: there is no such layout; give 'blocked' or 'row-major'",
+				optarg);
 		o->layout = optarg;
 		break;
 	case 's':
@@ -151,6 +171,8 @@ static const struct command {
 } commands[] = {
 	{"run", "one MODEL", "xrmkosjN" READING, 1, command_run},
 	{"tensors", "one MODEL", "sjN", 1, command_tensors},
+	{"pack", "one MODEL", "jN\4" READING, 1, command_pack},
+	{"check", "one FILE", "jw", 1, command_check},
 	{"compare", "two files", "jN", 2, command_compare},
 };
 
@@ -167,12 +189,13 @@ static int main_command(const struct options *o, const char *given, int count, c
 	const struct command *c = commands, *end = commands + sizeof commands / sizeof *commands;
 
 	if (count == 0)
-		return exit_usage("no command; give 'run', 'tensors' or 'compare'");
+		return exit_usage("no command; give 'run', 'tensors', 'pack', 'check' or 'compare'");
 	while (c < end && strcmp(c->name, words[0]) != 0)
 		c++;
 	if (c == end)
-		return exit_usage("%s: there is no such command; give 'run', 'tensors' or 'compare'",
-				  words[0]);
+		return exit_usage(
+			"%s: there is no such command; give 'run', 'tensors', 'pack', 'check' or 'compare'",
+			words[0]);
 	for (; *given; given++)
 		if (!strchr(c->options, *given))
 			return exit_usage("%s: --%s does not go with it", c->name, option_name(*given));

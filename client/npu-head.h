@@ -16,6 +16,8 @@ struct options {
 
 int command_run(const struct options *o, char *const *operands);     /* MODEL */
 int command_tensors(const struct options *o, char *const *operands); /* MODEL */
+int command_pack(const struct options *o, char *const *operands);    /* MODEL */
+int command_check(const struct options *o, char *const *operands);   /* FILE */
 int command_compare(const struct options *o, char *const *operands); /* A B */
 
 #endif

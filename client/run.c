@@ -1,17 +1,16 @@
 #include "activations.h"
 #include "exit.h"
 #include "npu-head.h"
+#include "output.h"
 #include "table.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BATCH 64u /* rows of logits in memory at a time */
@@ -21,130 +20,20 @@
  * order. At any other time, or the second time, the process leaves from the handler; the daemon cancels what
  * it was doing when the connection ends.
  */
-static volatile sig_atomic_t interrupted, opening, partial_exists;
-static char partial[PATH_MAX]; /* the unfinished logits file */
+static volatile sig_atomic_t interrupted, opening;
 
 static void on_signal(int number)
 {
-	static const char said[] = "npu-head: interrupted\n";
-
-	if (opening && !interrupted) {
-		interrupted = number;
-		return;
-	}
-	if (partial_exists)
-		unlink(partial);
-	if (write(2, said, sizeof said - 1) < 0)
-		_exit(128 + number);
-	_exit(128 + number);
+	if (!opening || interrupted)
+		output_on_signal(number);
+	interrupted = number;
 }
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-struct output {
-	int fd; /* -1: none */
-	const char *name, *target;
-};
-
-static int output_open(struct output *o, const char *file)
-{
-	struct stat st;
-	int n;
-
-	if (!strcmp(file, "-")) {
-		*o = (struct output){.fd = 1, .name = "stdout"};
-		return 0;
-	}
-	o->name = file;
-	/* What is there and no plain file (a device, a pipe, a link) is written to, never replaced. */
-	if (lstat(file, &st) == 0 && !S_ISREG(st.st_mode)) {
-		o->fd = open(file, O_WRONLY | O_TRUNC | O_CLOEXEC);
-		if (o->fd < 0)
-			return exit_complain(EX_CANTCREAT, "%s: cannot write: %s", file, strerror(errno));
-		return 0;
-	}
-	n = snprintf(partial, sizeof partial, "%s.tmp.%ld", file, (long)getpid());
-	if (n < 0 || (size_t)n >= sizeof partial)
-		return exit_complain(EX_CANTCREAT, "%s: the name is too long", file);
-	o->fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (o->fd < 0)
-		return exit_complain(EX_CANTCREAT, "%s: cannot create: %s", partial, strerror(errno));
-	partial_exists = 1;
-	o->target = file;
-	return 0;
-}
-
-static int output_write(const struct output *o, const void *data, size_t size)
-{
-	const char *p = data;
-
-	while (size) {
-		ssize_t n = write(o->fd, p, size);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return exit_complain(EX_IOERR, "%s: cannot write the logits: %s", o->name,
-					     strerror(errno));
-		p += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
-/* The file gets its name only now that it is whole. */
-static int output_commit(struct output *o)
-{
-	int fd = o->fd;
-
-	o->fd = -1;
-	if (fd >= 0 && close(fd) < 0)
-		return exit_complain(EX_IOERR, "%s: cannot write the logits: %s", o->name, strerror(errno));
-	if (!o->target)
-		return 0;
-	if (rename(partial, o->target) < 0)
-		return exit_complain(EX_CANTCREAT, "%s: cannot rename %s to it: %s", o->target, partial,
-				     strerror(errno));
-	partial_exists = 0;
-	return 0;
-}
-
-static void output_fini(struct output *o)
-{
-	if (o->fd > 1)
-		close(o->fd);
-	if (partial_exists)
-		unlink(partial);
-	partial_exists = 0;
-}
-
-struct progress {
-	double start, shown;
-	bool tty, drawn;
-};
 
 static int on_progress(void *arg, uint64_t done, uint64_t tiles)
 {
-	struct progress *p = arg;
-	double t = now(), rate;
-
 	if (interrupted)
 		return 1;
-	if (!p->tty || t - p->start < 1 || t - p->shown < 0.1)
-		return 0;
-	p->shown = t;
-	p->drawn = true;
-	rate = (double)done / (t - p->start);
-	fprintf(stderr, "\r\033[Kpacking: %" PRIu64 " of %" PRIu64 " tiles, %.1f tiles/s", done, tiles, rate);
-	if (rate > 0 && done <= tiles)
-		fprintf(stderr, ", %.0f s left", (double)(tiles - done) / rate);
-	fflush(stderr);
+	progress_show(arg, done, tiles);
 	return 0;
 }
 
@@ -201,7 +90,7 @@ static int run_read(struct run *r)
 static int run_open(struct run *r)
 {
 	const struct options *o = r->options;
-	struct progress progress = {.start = now(), .tty = isatty(2)};
+	struct progress progress;
 	struct npu_head_options options = {
 		.tensor = o->tensor,
 		.layout = o->layout,
@@ -215,14 +104,14 @@ static int run_open(struct run *r)
 	};
 	int error;
 
+	progress_begin(&progress);
 	error = npu_connect(&r->client, o->socket, "npu-head");
 	if (error)
 		return exit_npu(r->client, error, NULL);
 	opening = 1;
 	error = npu_head_open(r->client, r->model, &options, &r->head, &r->info);
 	opening = 0;
-	if (progress.drawn)
-		fputs("\r\033[K", stderr);
+	progress_end(&progress);
 	if (interrupted)
 		return exit_complain(128 + interrupted, "interrupted");
 	return error ? exit_model(r->client, error, r->model) : 0;
@@ -383,7 +272,7 @@ static int run_all(struct run *r)
 		status = run_top(r);
 	if (!status && o->logits)
 		status = output_commit(&r->out);
-	r->total = now() - r->start;
+	r->total = output_now() - r->start;
 	if (!status && o->json)
 		status = run_json(r);
 	else if (!status && top)
@@ -400,7 +289,7 @@ static int run_all(struct run *r)
 
 int command_run(const struct options *o, char *const *operands)
 {
-	struct run r = {.options = o, .model = operands[0], .out.fd = -1, .start = now()};
+	struct run r = {.options = o, .model = operands[0], .out.fd = -1, .start = output_now()};
 	struct sigaction action = {.sa_handler = on_signal};
 	int status;
 
@@ -409,9 +298,6 @@ int command_run(const struct options *o, char *const *operands)
 			"run: no activations were given; one of --x FILE and --random SEED is required");
 	if (o->x && o->random)
 		return exit_usage("run: --x and --random exclude each other; give one of them");
-	if (o->layout && strcmp(o->layout, "blocked") != 0 && strcmp(o->layout, "row-major") != 0)
-		return exit_usage("--layout %s: there is no such layout; give 'blocked' or 'row-major'",
-				  o->layout);
 	if (o->logits && !strcmp(o->logits, "-")) {
 		if (o->json || o->top_given)
 			return exit_usage("--logits -: stdout cannot also take --top or --json; give a file");

@@ -69,3 +69,11 @@ int hash_secret_make(struct hash_secret *out, struct err *err)
 			return err_sys(err, errno, "making the secret of content hashes");
 	return 0;
 }
+
+void hash_secret_public(struct hash_secret *out)
+{
+	for (uint64_t i = 0; i < sizeof out->bytes / sizeof i; i++) {
+		XXH64_hash_t part = XXH3_64bits_withSeed("npud", 4, i);
+		memcpy(out->bytes + i * sizeof part, &part, sizeof part);
+	}
+}

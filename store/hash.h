@@ -17,6 +17,10 @@ struct hash_secret {
 /* A new one, from the system's random source. The image store keeps that of the installation. */
 int hash_secret_make(struct hash_secret *out, struct err *err);
 
+/* A secret that is the same everywhere, for names that go from one machine to another. What is named by it
+ * does not withstand somebody who prepares a collision. */
+void hash_secret_public(struct hash_secret *out);
+
 struct hasher;
 /* The secret must outlive the hasher. */
 int hasher_new(struct hasher **out, const struct hash_secret *secret);

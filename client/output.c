@@ -1,0 +1,132 @@
+#include "output.h"
+#include "exit.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t partial_exists;
+static char partial[PATH_MAX]; /* the unfinished file */
+
+double output_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void output_on_signal(int number)
+{
+	static const char said[] = "npu-head: interrupted\n";
+
+	if (partial_exists)
+		unlink(partial);
+	if (write(2, said, sizeof said - 1) < 0)
+		_exit(128 + number);
+	_exit(128 + number);
+}
+
+int output_open(struct output *o, const char *file)
+{
+	struct stat st;
+	int n;
+
+	if (!strcmp(file, "-")) {
+		*o = (struct output){.fd = 1, .name = "stdout"};
+		return 0;
+	}
+	o->name = file;
+	/* What is there and no plain file (a device, a pipe, a link) is written to, never replaced. */
+	if (lstat(file, &st) == 0 && !S_ISREG(st.st_mode)) {
+		o->fd = open(file, O_WRONLY | O_TRUNC | O_CLOEXEC);
+		if (o->fd < 0)
+			return exit_complain(EX_CANTCREAT, "%s: cannot write: %s", file, strerror(errno));
+		return 0;
+	}
+	n = snprintf(partial, sizeof partial, "%s.tmp.%ld", file, (long)getpid());
+	if (n < 0 || (size_t)n >= sizeof partial)
+		return exit_complain(EX_CANTCREAT, "%s: the name is too long", file);
+	o->fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (o->fd < 0)
+		return exit_complain(EX_CANTCREAT, "%s: cannot create: %s", partial, strerror(errno));
+	partial_exists = 1;
+	o->target = file;
+	return 0;
+}
+
+int output_write(const struct output *o, const void *data, size_t size)
+{
+	const char *p = data;
+
+	while (size) {
+		ssize_t n = write(o->fd, p, size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return exit_complain(EX_IOERR, "%s: cannot write: %s", o->name, strerror(errno));
+		p += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+/* The file gets its name only now that it is whole. */
+int output_commit(struct output *o)
+{
+	int fd = o->fd;
+
+	o->fd = -1;
+	if (fd >= 0 && close(fd) < 0)
+		return exit_complain(EX_IOERR, "%s: cannot write: %s", o->name, strerror(errno));
+	if (!o->target)
+		return 0;
+	if (rename(partial, o->target) < 0)
+		return exit_complain(EX_CANTCREAT, "%s: cannot rename %s to it: %s", o->target, partial,
+				     strerror(errno));
+	partial_exists = 0;
+	return 0;
+}
+
+void output_fini(struct output *o)
+{
+	if (o->fd > 1)
+		close(o->fd);
+	if (partial_exists)
+		unlink(partial);
+	partial_exists = 0;
+}
+
+void progress_begin(struct progress *p)
+{
+	*p = (struct progress){.start = output_now(), .tty = isatty(2)};
+}
+
+void progress_show(struct progress *p, uint64_t done, uint64_t tiles)
+{
+	double t = output_now(), rate;
+
+	if (!p->tty || t - p->start < 1 || t - p->shown < 0.1)
+		return;
+	p->shown = t;
+	p->drawn = true;
+	rate = (double)done / (t - p->start);
+	fprintf(stderr, "\r\033[Kpacking: %" PRIu64 " of %" PRIu64 " tiles, %.1f tiles/s", done, tiles, rate);
+	if (rate > 0 && done <= tiles)
+		fprintf(stderr, ", %.0f s left", (double)(tiles - done) / rate);
+	fflush(stderr);
+}
+
+void progress_end(struct progress *p)
+{
+	if (p->drawn)
+		fputs("\r\033[K", stderr);
+	p->drawn = false;
+}
