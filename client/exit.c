@@ -43,6 +43,7 @@ int exit_status(int error)
 	case NPU_E_NO_DAEMON:
 	case NPU_E_CONNECTION_LOST:
 	case NPU_E_VERSION:
+	case NPU_E_NO_PATH:
 		return EX_UNAVAILABLE;
 	case NPU_E_IO:
 		return EX_IOERR;
@@ -50,6 +51,7 @@ int exit_status(int error)
 	case NPU_E_TIMED_OUT:
 	case NPU_E_SHUTDOWN:
 	case NPU_E_NO_MEMORY:
+	case NPU_E_PINNED:
 		return EX_TEMPFAIL;
 	case NPU_E_NOT_ALLOWED:
 		return EX_NOPERM;

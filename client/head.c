@@ -2,6 +2,7 @@
 #include "own.h"
 #include "side.h"
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 _Static_assert(sizeof(float) == 4, "float32");
@@ -19,7 +20,57 @@ struct npu_head {
 	uint64_t handle;
 	uint64_t session; /* the handle means nothing, or another head, in any other */
 	uint32_t nv, h;
+	char path[16]; /* of runs; "": the daemon's default */
+	bool verify;
 };
+
+static bool path_known(const char *path)
+{
+	static const char *const known[] = {"auto", "host", "device", "alternate"};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strcmp(path, known[i]) == 0)
+			return true;
+	return false;
+}
+
+/* A program that serves does not die of a typo in its environment: it is told, once. */
+static void path_from_environment(char to[16])
+{
+	static atomic_bool told;
+	const char *path = getenv("NPUD_HEAD_PATH");
+
+	to[0] = '\0';
+	if (!path || !*path)
+		return;
+	if (path_known(path))
+		snprintf(to, 16, "%s", path);
+	else if (!atomic_exchange(&told, true))
+		fprintf(stderr, "libnpu: NPUD_HEAD_PATH: there is no such path; auto, host, device and "
+				"alternate are; "
+				"auto is used\n");
+	if (!to[0])
+		snprintf(to, 16, "auto");
+}
+
+NPU_API int npu_head_set_path(npu_head *head, const char *path)
+{
+	if (!head)
+		return err_set(client_err(), NPU_E_BAD_VALUE, "no head was given");
+	if (path && !path_known(path))
+		return err_set(client_err(), NPU_E_BAD_VALUE,
+			       "there is no such path; auto, host, device and alternate are");
+	if (path)
+		snprintf(head->path, sizeof head->path, "%s", path);
+	else
+		path_from_environment(head->path);
+	return 0;
+}
+
+NPU_API void npu_head_set_verify(npu_head *head, bool verify)
+{
+	if (head)
+		head->verify = verify;
+}
 
 void heads_free(npu_client *c)
 {
@@ -136,6 +187,7 @@ static int on_waited(struct opening *g, const struct rep_head_wait *w)
 	}
 	if (!w->nv || !w->h)
 		return err_set(err, NPU_E_MALFORMED, "head.wait: the head has no shape");
+	path_from_environment(g->head->path);
 	g->head->nv = (uint32_t)w->nv;
 	g->head->h = (uint32_t)w->h;
 	if (g->info)
@@ -365,6 +417,8 @@ static void add_run(struct npu_run_info *info, const struct rep_head_run *p)
 	info->rows_in_pass = p->rows_in_pass;
 	call_copy(info->path, sizeof info->path, p->path);
 	call_copy(info->kernel, sizeof info->kernel, p->kernel);
+	call_copy(info->why, sizeof info->why, p->why);
+	info->verified = p->verified;
 }
 
 /* Rows through a head, in as many requests as they take: either `logits`, or `ids` and `values`, k of them a
@@ -390,6 +444,8 @@ static int ask_run(struct running *u)
 		.x = {(const char *)(u->x + u->done * head->h), u->asked * head->h * sizeof(float)},
 		.want = u->logits ? PROTO_STR("logits") : PROTO_STR("top-k"),
 		.k = u->logits ? 1 : u->k,
+		.path = PROTO_STR(head->path),
+		.verify = head->verify,
 	};
 	return operation_ask(&u->call, OP_head_run, &q, head->session, head->client->timeout_ms);
 }

@@ -30,6 +30,8 @@ static void help(void)
 	      "  -n, --tensor NAME    the tensor to use (the model's head)\n"
 	      "  -T, --transpose      the tensor is stored [H][NV]\n"
 	      "      --q8 LAYOUT      a Q4NX file's 8-bit codes: a, b or auto (auto)\n"
+	      "      --path PATH      auto, host, device or alternate: where it runs\n"
+	      "      --verify         run on two paths and compare every bit\n"
 	      "      --signed         a Q4NX file's 4-bit codes are signed (made from GGUF Q4_0)\n"
 	      "      --k H            columns of a Q4NX matrix (as the embedding has)\n"
 	      "  -w, --tile T         columns of a tile (the daemon's default)\n"
@@ -62,7 +64,7 @@ static bool read_number(const char *text, uint64_t least, uint64_t most, uint64_
 }
 
 /* Without a short form. As characters they stand in the lists of which options go with a command. */
-enum { OPTION_Q8 = 1, OPTION_SIGNED, OPTION_K, OPTION_OUT };
+enum { OPTION_Q8 = 1, OPTION_SIGNED, OPTION_K, OPTION_OUT, OPTION_PATH, OPTION_VERIFY };
 
 static const struct option long_options[] = {
 	{"x", required_argument, NULL, 'x'},
@@ -76,6 +78,8 @@ static const struct option long_options[] = {
 	{"signed", no_argument, NULL, OPTION_SIGNED},
 	{"k", required_argument, NULL, OPTION_K},
 	{"out", required_argument, NULL, OPTION_OUT},
+	{"path", required_argument, NULL, OPTION_PATH},
+	{"verify", no_argument, NULL, OPTION_VERIFY},
 	{"tile", required_argument, NULL, 'w'},
 	{"layout", required_argument, NULL, 'l'},
 	{"socket", required_argument, NULL, 's'},
@@ -125,6 +129,12 @@ static int set_option(struct options *o, int option)
 	case OPTION_K:
 		good = read_number(optarg, 1, UINT32_MAX, &o->k);
 		break;
+	case OPTION_PATH:
+		o->path = optarg;
+		break;
+	case OPTION_VERIFY:
+		o->verify = true;
+		break;
 	case OPTION_OUT:
 		o->out = optarg;
 		break;
@@ -169,7 +179,7 @@ static const struct command {
 	int count; /* of operands */
 	int (*function)(const struct options *o, char *const *operands);
 } commands[] = {
-	{"run", "one MODEL", "xrmkosjN" READING, 1, command_run},
+	{"run", "one MODEL", "xrmkosjN\5\6" READING, 1, command_run},
 	{"tensors", "one MODEL", "sjN", 1, command_tensors},
 	{"pack", "one MODEL", "jN\4" READING, 1, command_pack},
 	{"check", "one FILE", "jw", 1, command_check},

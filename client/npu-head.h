@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 struct options {
-	const char *tensor, *x, *logits, *layout, *q8, *socket, *out;
-	bool transpose, is_signed, random, json, headers, top_given;
+	const char *tensor, *x, *logits, *layout, *q8, *path, *socket, *out;
+	bool transpose, is_signed, verify, random, json, headers, top_given;
 	uint64_t seed, rows, top, tile, k;
 };
 

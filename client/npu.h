@@ -139,11 +139,22 @@ int npu_model_tensors(npu_client *c, const char *model, struct npu_model_info *i
 
 struct npu_run_info {
 	uint64_t nonfinite; /* activations that were not finite and count as 0 */
-	char path[16];	    /* "host" */
+	char path[16];	    /* "host" or "device" */
 	char kernel[16];    /* "ref" */
 	double queue_seconds, compute_seconds, cpu_seconds;
 	uint64_t rows_in_pass;
+	char why[129]; /* why on that path */
+	bool verified; /* another path gave the same bits */
 };
+
+/*
+ * Where later runs of the head go: "auto", "host", "device" or "alternate"; NULL, as from the start:
+ * $NPUD_HEAD_PATH, or else the daemon's default. The results are the same; "device" is refused with
+ * NPU_E_NO_PATH where it cannot be had. Not while a run of the head is under way in another thread.
+ */
+int npu_head_set_path(npu_head *head, const char *path);
+/* Later runs are done on both paths and every bit is compared: NPU_E_DIFFERENCE says where they differ. */
+void npu_head_set_verify(npu_head *head, bool verify);
 
 /*
  * logits[rows][nv] = head(x[rows][h]), bit for bit as docs/numbers.md. More rows than a request or a

@@ -63,6 +63,8 @@ static void run_add(struct run *r, const struct npu_run_info *ran, bool first)
 	r->ran.cpu_seconds += ran->cpu_seconds;
 	memcpy(r->ran.path, ran->path, sizeof r->ran.path);
 	memcpy(r->ran.kernel, ran->kernel, sizeof r->ran.kernel);
+	memcpy(r->ran.why, ran->why, sizeof r->ran.why);
+	r->ran.verified = ran->verified;
 }
 
 static int run_read(struct run *r)
@@ -114,6 +116,9 @@ static int run_open(struct run *r)
 	progress_end(&progress);
 	if (interrupted)
 		return exit_complain(128 + interrupted, "interrupted");
+	npu_head_set_verify(r->head, o->verify);
+	if (!error && o->path && npu_head_set_path(r->head, o->path))
+		return exit_usage("--path %s: %s", o->path, npu_error_text(r->client));
 	return error ? exit_model(r->client, error, r->model) : 0;
 }
 
@@ -232,7 +237,8 @@ static int run_json(const struct run *r)
 {
 	const struct npu_head_info *i = &r->info;
 	json_t *root = json_pack(
-		"{so so so so so s{sI sI sI sI sI so} so sI sb sI sI sI sI so so s{so so so so so} so so}",
+		"{so so so so so s{sI sI sI sI sI so} so sI sb sI sI sI sI so so sb so s{so so so so so} so "
+		"so}",
 		"model", table_json_string(r->model), "tensor", table_json_string(i->tensor), "type",
 		table_json_string(i->type), "note", table_json_string(i->note), "why",
 		table_json_string(i->why), "geometry", "nv", (json_int_t)i->nv, "h", (json_int_t)i->h, "kpad",
@@ -240,7 +246,8 @@ static int run_json(const struct run *r)
 		table_json_string(i->layout), "hash", table_json_string(i->hash), "bytes",
 		(json_int_t)i->bytes, "attached", (int)i->attached, "packed", (json_int_t)i->packed,
 		"weights_nonfinite", (json_int_t)i->nonfinite, "rows", (json_int_t)r->rows, "nonfinite",
-		(json_int_t)r->ran.nonfinite, "path", table_json_string(r->ran.path), "kernel",
+		(json_int_t)r->ran.nonfinite, "path", table_json_string(r->ran.path), "path_why",
+		table_json_string(r->ran.why), "verified", (int)r->ran.verified, "kernel",
 		table_json_string(r->ran.kernel), "seconds", "open", table_json_real(i->seconds), "queue",
 		table_json_real(r->ran.queue_seconds), "compute", table_json_real(r->ran.compute_seconds),
 		"cpu", table_json_real(r->ran.cpu_seconds), "total", table_json_real(r->total), "logits",

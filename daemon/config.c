@@ -1,6 +1,7 @@
 #include "config.h"
 #include "batch.h"
 #include "directory.h"
+#include "path.h"
 #include "own.h"
 #include <errno.h>
 #include <ini.h>
@@ -42,6 +43,7 @@ static const struct key {
 	COUNT_KEY("head", "threads", threads, 1, 16),
 	COUNT_KEY("head", "batch", batch, 1, BATCH_ROWS_MAX),
 	COUNT_KEY("resident", "max_bytes", resident_bytes, 1 << 20, UINT64_C(1) << 50),
+	TEXT_KEY("head", "path", head_path),
 	SPAN_KEY("resident", "keep", keep, 365 * 86400),
 	FLAG_KEY("store", "enabled", store_enabled),
 	TEXT_KEY("store", "path", store_path),
@@ -84,6 +86,7 @@ void config_defaults(struct config *c)
 			     .store_enabled = 1,
 			     .store_bytes = UINT64_C(32) << 30,
 			     .store_free_bytes = UINT64_C(1) << 30,
+			     .head_path = "auto",
 			     .threads = 4,
 			     .batch = 16,
 			     .resident_bytes =
@@ -247,6 +250,10 @@ int config_read(struct config *c, const char *path, struct err *err)
 			       line);
 	if (err->code)
 		return err->code;
+	if (path_of(c->head_path, strlen(c->head_path)) == PATH_COUNT)
+		return err_set(err, NPU_E_BAD_CONFIG,
+			       "%s: [head] path is \"%s\"; it can be auto, host, device or alternate", path,
+			       c->head_path);
 	if (strcmp(c->device, "none") != 0)
 		return err_set(err, NPU_E_BAD_CONFIG, "%s: [device] kind is \"%s\"; this npud knows: none",
 			       path, c->device);

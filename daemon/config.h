@@ -23,6 +23,7 @@ struct config {
 				    */
 	uint64_t threads;	   /* [head] threads: of a pass and of packing; no more than processors */
 	uint64_t batch;		   /* [head] batch: rows of one pass at most */
+	char head_path[16];	   /* [head] path: of runs that ask for none */
 #define CONFIG_FOR_EVER UINT64_MAX
 	uint64_t keep;		   /* [resident] keep: seconds what nobody uses stays, or CONFIG_FOR_EVER */
 	uint64_t resident_bytes;   /* [resident] max_bytes: of all packed heads; default half of the memory */

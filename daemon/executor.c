@@ -1,5 +1,6 @@
 #include "executor.h"
 #include "own.h"
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -24,7 +25,7 @@ static bool room_for_answer(struct run *r)
 {
 	size_t rows = r->waiting.rows;
 	if (r->want == WANT_LOGITS && !r->logits)
-		r->logits = malloc(rows * r->image->geometry.nv * sizeof *r->logits);
+		r->logits = malloc(rows * r->target->image.geometry.nv * sizeof *r->logits);
 	if (r->want == WANT_TOP && !r->ids) {
 		r->ids = malloc(rows * r->k * sizeof *r->ids);
 		r->values = malloc(rows * r->k * sizeof *r->values);
@@ -35,35 +36,37 @@ static bool room_for_answer(struct run *r)
 static struct pass_row answer_row(const struct run *r, uint32_t m, float ascale)
 {
 	if (r->want == WANT_LOGITS)
-		return (struct pass_row){ascale, r->logits + (size_t)m * r->image->geometry.nv, 0, NULL,
-					 NULL};
+		return (struct pass_row){ascale, r->logits + (size_t)m * r->target->image.geometry.nv, 0,
+					 NULL, NULL};
 	return (struct pass_row){ascale, NULL, r->k, r->ids + (size_t)m * r->k, r->values + (size_t)m * r->k};
 }
 
-/* One pass over the image of the parts' key; which runs the rows are of makes no difference to it. */
-static bool run_pass(struct executor *e, const struct batch_part *parts, unsigned count)
+/* One pass over the target of the parts' key; which runs the rows are of makes no difference to it. */
+static int run_pass(struct executor *e, const struct batch_part *parts, unsigned count,
+		    struct engine_report *report, struct err *err)
 {
-	const struct image *image = link_of(parts[0].run, struct run, waiting)->image;
-	const struct geometry *g = &image->geometry;
+	const struct run *any = link_of(parts[0].run, struct run, waiting);
+	const struct geometry *g = &any->target->image.geometry;
 	struct pass_row rows[BATCH_ROWS_MAX];
 	cleanup(freep) int8_t *q = malloc((size_t)e->rows_max * g->kd);
 	cleanup(freep) float *x = malloc(g->h * sizeof *x); /* a client's may be at any address */
 	uint32_t n = 0;
 
-	if (!q || !x)
-		return false;
 	for (unsigned i = 0; i < count; i++) {
 		struct run *r = link_of(parts[i].run, struct run, waiting);
-		if (!room_for_answer(r))
-			return false;
+		if (!q || !x || !room_for_answer(r))
+			return err_set(err, NPU_E_NO_MEMORY, "no memory for a pass");
 		for (uint32_t m = parts[i].first; m < parts[i].first + parts[i].rows; m++, n++) {
 			float ascale;
 			memcpy(x, (const char *)r->x + (size_t)m * g->h * sizeof *x, g->h * sizeof *x);
-			r->nonfinite += e->kernels->quantise(q + (size_t)n * g->kd, &ascale, x, g->h, g->kd);
+			r->nonfinite +=
+				e->engine.kernels->quantise(q + (size_t)n * g->kd, &ascale, x, g->h, g->kd);
 			rows[n] = answer_row(r, m, ascale);
 		}
 	}
-	return image_run(image, e->kernels, e->pool, &(struct pass){q, rows, n});
+	uint64_t reserved = atomic_load(&e->reserved);
+	return engine_run(&e->engine, any->target, &(struct pass){q, rows, n}, any->path,
+			  reserved && reserved != any->ticket, any->verify, report, err);
 }
 
 static uint32_t pass_begins(const struct batch_part *parts, unsigned count, double now)
@@ -81,7 +84,7 @@ static uint32_t pass_begins(const struct batch_part *parts, unsigned count, doub
 
 /* Under lock. Runs that are complete, failed or unwanted go back to the loop. */
 static void pass_ended(struct executor *e, const struct batch_part *parts, unsigned count, uint32_t rows,
-		       double took, double cpu, bool ok)
+		       double took, double cpu, const struct engine_report *report, const struct err *err)
 {
 	for (unsigned i = 0; i < count; i++) {
 		struct run *r = link_of(parts[i].run, struct run, waiting);
@@ -90,11 +93,12 @@ static void pass_ended(struct executor *e, const struct batch_part *parts, unsig
 		r->rows_in_pass = rows;
 		r->compute_seconds += took;
 		r->cpu_seconds += cpu * parts[i].rows / rows;
-		if (!ok) {
-			err_set(&r->err, NPU_E_NO_MEMORY, "no memory for a pass of %u rows", rows);
+		r->report = *report;
+		if (err->code) {
+			r->err = *err;
 			batch_remove(&r->waiting);
 		}
-		if (!ok || r->unwanted || r->done == r->waiting.rows)
+		if (err->code || r->unwanted || r->done == r->waiting.rows)
 			link_append(&e->finished, &r->in_finished);
 	}
 	e->passes++;
@@ -103,7 +107,7 @@ static void pass_ended(struct executor *e, const struct batch_part *parts, unsig
 
 static double cpu_seconds(const struct executor *e)
 {
-	return seconds(CLOCK_THREAD_CPUTIME_ID) + pool_cpu_seconds(e->pool);
+	return seconds(CLOCK_THREAD_CPUTIME_ID) + pool_cpu_seconds(e->engine.pool);
 }
 
 static void work(void *arg)
@@ -122,10 +126,13 @@ static void work(void *arg)
 		uint32_t rows = pass_begins(parts, count, begun);
 		uv_mutex_unlock(&e->lock);
 
-		bool ok = run_pass(e, parts, count);
+		struct engine_report report = {.kernel = ""};
+		struct err err = {};
+		run_pass(e, parts, count, &report, &err);
 
 		uv_mutex_lock(&e->lock);
-		pass_ended(e, parts, count, rows, seconds(CLOCK_MONOTONIC) - begun, cpu_seconds(e) - cpu, ok);
+		pass_ended(e, parts, count, rows, seconds(CLOCK_MONOTONIC) - begun, cpu_seconds(e) - cpu,
+			   &report, &err);
 		uv_async_send(&e->wake);
 	}
 	uv_mutex_unlock(&e->lock);
@@ -153,16 +160,12 @@ int executor_init(struct executor *e, uv_loop_t *loop, struct kernels *kernels, 
 	memset(e, 0, sizeof *e);
 	batch_init(&e->batch);
 	link_init(&e->finished);
-	e->kernels = kernels;
 	e->rows_max = rows_max;
 	e->done = done;
 	e->arg = arg;
 	e->wake.data = e;
-	if (!pool_new(&e->pool, threads))
-		return NPU_E_NO_MEMORY;
-	image_measure(kernels, e->pool);
-	if (uv_mutex_init(&e->lock) || uv_cond_init(&e->work) || uv_async_init(loop, &e->wake, on_wake) ||
-	    uv_thread_create(&e->thread, work, e))
+	if (engine_init(&e->engine, kernels, threads) || uv_mutex_init(&e->lock) || uv_cond_init(&e->work) ||
+	    uv_async_init(loop, &e->wake, on_wake) || uv_thread_create(&e->thread, work, e))
 		return NPU_E_NO_MEMORY;
 	return 0;
 }
@@ -178,7 +181,7 @@ void executor_fini(struct executor *e)
 	uv_close((uv_handle_t *)&e->wake, NULL);
 	uv_cond_destroy(&e->work);
 	uv_mutex_destroy(&e->lock);
-	pool_free(e->pool);
+	engine_fini(&e->engine);
 }
 
 void executor_add(struct executor *e, struct batch_client *client, struct run *run)

@@ -1,24 +1,26 @@
 /*
- * One thread that runs passes over packed weights, with a pool of others to help it. The loop hands in runs
+ * One thread that runs passes over packed weights, on an engine (engine.h) of its own. The loop hands in runs
  * and gets them back through `done`, on the loop. When a pass ends, the rows that wait then, of whichever
- * clients, share the next (batch.h). A run's image must outlive it.
+ * clients, share the next (batch.h). A run's target must outlive it.
  */
 #ifndef NPUD_EXECUTOR_H
 #define NPUD_EXECUTOR_H
 
 #include "batch.h"
-#include "err.h"
-#include "image.h"
+#include "engine.h"
 #include <uv.h>
 
 enum want { WANT_LOGITS, WANT_TOP };
 
 struct run {
-	struct batch_run
-		waiting; /* key, rows and weight are the giver's to set: rows of one key have one image */
+	struct batch_run waiting; /* key, rows and weight are the giver's to set: rows of one key have one
+				     target, path, verify and ticket */
 	struct link in_finished;
-	const struct image *image;
-	const float *x; /* rows * h, any alignment; the giver keeps it */
+	struct target *target;
+	enum path path; /* asked for */
+	bool verify;
+	uint64_t ticket; /* under which it is sent; 0: none */
+	const float *x;	 /* rows * h, any alignment; the giver keeps it */
 	uint32_t k;
 	enum want want;
 	uint64_t queued_ns;
@@ -32,10 +34,11 @@ struct run {
 	uint32_t *ids; /* rows * k */
 	float *values; /* rows * k */
 	uint64_t nonfinite;
-	double queue_seconds;	/* until its first pass */
-	double compute_seconds; /* of the passes it was in */
-	double cpu_seconds;	/* its share of theirs, by rows */
-	uint32_t rows_in_pass;	/* of the last, strangers' included */
+	double queue_seconds;	     /* until its first pass */
+	double compute_seconds;	     /* of the passes it was in */
+	double cpu_seconds;	     /* its share of theirs, by rows */
+	uint32_t rows_in_pass;	     /* of the last, strangers' included */
+	struct engine_report report; /* of the last */
 };
 
 void run_fini(struct run *r);
@@ -50,8 +53,8 @@ struct executor {
 	bool stop;
 	uint32_t rows_max; /* of a pass */
 	uv_async_t wake;
-	const struct kernels *kernels;
-	struct pool *pool; /* the thread's */
+	struct engine engine;	   /* the thread's */
+	_Atomic uint64_t reserved; /* the exclusive ticket whose the device is; 0: nobody's */
 	void (*done)(void *arg, struct run *run);
 	void *arg;
 };

@@ -70,7 +70,7 @@ static void work(struct writer_job *job, const atomic_bool *stop)
 	if (imagestore_admit(store, &f->head, f->spared, f->spared_count, &f->err))
 		return;
 	for (uint32_t t = 0; t < o->geometry.tiles && !f->err.code; t++) {
-		struct image_tile_io io = load_tile_io(&o->image, o->resident.identity.hash, t);
+		struct image_tile_io io = load_tile_io(&o->target.image, o->resident.identity.hash, t);
 		io.nonfinite = o->tile_nonfinite[t];
 		if (f->packed[t] && imagestore_write(store, &io, stop, &f->err) == 0)
 			f->written++;
@@ -111,7 +111,7 @@ static uint64_t stored_bytes(const struct object *o)
 {
 	uint64_t bytes = 0;
 	for (uint32_t t = 0; t < o->geometry.tiles; t++) {
-		struct image_tile_io io = load_tile_io(&o->image, o->resident.identity.hash, t);
+		struct image_tile_io io = load_tile_io(&o->target.image, o->resident.identity.hash, t);
 		struct record_plan plan;
 		if (record_plan_make(&plan, &io.key, io.columns))
 			bytes += record_plan_bytes(&plan);
@@ -143,7 +143,7 @@ void filing_loaded(struct object *o, const struct load *l, const struct handle *
 	f->job = (struct writer_job){.prepare = prepare, .work = work, .done = done};
 	f->server = s;
 	f->object = o;
-	f->head.key = load_tile_io(&o->image, o->resident.identity.hash, 0).key;
+	f->head.key = load_tile_io(&o->target.image, o->resident.identity.hash, 0).key;
 	f->head.tiles = g->tiles;
 	f->head.columns = g->nv;
 	f->head.bytes = stored_bytes(o);

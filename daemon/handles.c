@@ -21,7 +21,7 @@ int handle_open(struct handle **out, struct session *s, const struct file *file,
 			: NPU_E_NO_MEMORY;
 	if (r == 0) {
 		(void)take(&tensor);
-		r = job_begin(&h->job, server, load, h);
+		r = fetch_begin(&h->fetch, server, load, h);
 	}
 	if (r) {
 		free(h);
@@ -45,8 +45,8 @@ void handle_close(struct handle *h)
 	while (!link_empty(&h->waiters))
 		request_stop(link_of(h->waiters.next, struct request, in_waiters), NPU_E_CANCELLED,
 			     "the handle was closed");
-	if (h->job)
-		job_leave(h->job);
+	if (h->fetch)
+		fetch_leave(h->fetch);
 	if (h->object) {
 		h->object->handles--;
 		object_release(h->object);
@@ -81,7 +81,7 @@ static void answer_all(struct handle *h)
 
 void handle_settled(struct handle *h, struct object *o, bool attached, const struct err *err)
 {
-	h->job = NULL;
+	h->fetch = NULL;
 	h->object = o;
 	h->attached = attached;
 	h->seconds = (double)(uv_hrtime() - h->opened_ns) * 1e-9;

@@ -12,7 +12,7 @@ struct handle {
 	struct session *session;
 	uint64_t number;
 	struct object *object; /* held, and ready; NULL before, and where there will be none */
-	struct job *job;       /* while it is on its way */
+	struct fetch *fetch;   /* while it is on its way */
 	struct err err;	       /* why there will be none */
 	struct link waiters;   /* requests */
 	bool attached;	       /* it was resident, or somebody else loaded it */
@@ -41,9 +41,6 @@ void handles_written(struct object *o);
 
 /* It has its object (held for it), or `err` says why not; waiting requests are answered. */
 void handle_settled(struct handle *h, struct object *o, bool attached, const struct err *err);
-
-/* The pass of a head.run has ended. */
-void head_answer_run(struct request *r);
 
 /* Closes every handle of every session, so that every load ends. */
 void handles_stop(struct server *server);

@@ -9,13 +9,13 @@
 
 /*
  * What is done for one handle: its file is read on a worker until its content is known; then it asks for
- * the object; then it loads it on a worker, or waits while another job does. A job keeps its own files until
- * the object is there: if the one that loads fails because its file is damaged or was rewritten, the next
- * loads from its own.
+ * the object; then it loads it on a worker, or waits while another fetch does. A fetch keeps its own files
+ * until the object is there: if the one that loads fails because its file is damaged or was rewritten, the
+ * next loads from its own.
  */
-struct job {
-	struct link in_waiting; /* server.attaching, while another job loads its object */
-	enum { JOB_IDENTIFYING, JOB_ASKING, JOB_LOADING, JOB_ATTACHING } state;
+struct fetch {
+	struct link in_waiting; /* server.attaching, while another fetch loads its object */
+	enum { FETCH_IDENTIFYING, FETCH_ASKING, FETCH_LOADING, FETCH_ATTACHING } state;
 	uv_work_t work;
 	struct server *server;
 	struct load *load;
@@ -38,21 +38,21 @@ const char *hash_hex(char to[33], const unsigned char hash[16])
 	return to;
 }
 
-static void job_free(struct job *j)
+static void fetch_free(struct fetch *j)
 {
 	j->server->loads--;
 	load_free(j->load);
 	free(j);
 }
 
-struct object *job_object(const struct job *j)
+struct object *fetch_object(const struct fetch *j)
 {
 	return j->object;
 }
 
-unsigned job_tiles_done(const struct job *j)
+unsigned fetch_tiles_done(const struct fetch *j)
 {
-	const struct job *loader = j->object ? j->object->loader : NULL;
+	const struct fetch *loader = j->object ? j->object->loader : NULL;
 	return loader ? atomic_load(&loader->load->tiles_done) : 0;
 }
 
@@ -72,7 +72,7 @@ static void step_soon(struct server *s)
 static void object_free(struct object *o)
 {
 	residency_remove(&o->resident);
-	image_fini(&o->image);
+	target_fini(&o->target);
 	free(o->tile_nonfinite);
 	free(o);
 }
@@ -96,7 +96,7 @@ void object_release(struct object *o)
 	step_soon(s);
 }
 
-static struct object *object_new(struct job *j)
+static struct object *object_new(struct fetch *j)
 {
 	struct server *s = j->server;
 	const struct load *l = j->load;
@@ -117,30 +117,30 @@ static struct object *object_new(struct job *j)
 }
 
 /* An error of loading names the file and the tensor for programs too. */
-static void blame(const struct job *j, struct err *err)
+static void blame(const struct fetch *j, struct err *err)
 {
 	const struct load_request *q = &j->load->request;
 	snprintf(err->detail.file, sizeof err->detail.file, "%s", q->label);
 	err_printable(err->detail.tensor, sizeof err->detail.tensor, q->tensor, strlen(q->tensor));
 }
 
-/* The end of a job whose handle, if it still has one, gets nothing. */
-static void job_fail(struct job *j)
+/* The end of a fetch whose handle, if it still has one, gets nothing. */
+static void fetch_fail(struct fetch *j)
 {
 	struct handle *h = j->handle;
 	struct err err = j->err;
 	blame(j, &err);
-	job_free(j);
+	fetch_free(j);
 	if (h)
 		handle_settled(h, NULL, false, &err);
 }
 
-static void ask(struct job *j)
+static void ask(struct fetch *j)
 {
 	struct server *s = j->server;
 	const struct geometry *g = &j->load->geometry;
 
-	j->state = JOB_ASKING;
+	j->state = FETCH_ASKING;
 	j->object = NULL;
 	j->claim.identity = (struct identity){
 		.role = "head", .k = g->h, .n = g->nv, .kd = g->kd, .nd = g->nd, .layout = g->layout};
@@ -162,16 +162,16 @@ static void doubt(struct object *o, const struct refusal *why)
 	residency_remove(&o->resident);
 }
 
-/* The end of a job whose object is there. */
-static void job_done(struct job *j)
+/* The end of a fetch whose object is there. */
+static void fetch_done(struct fetch *j)
 {
 	struct handle *h = j->handle;
 	struct object *o = j->object;
 	struct load *l = j->load;
-	bool attached = j->state == JOB_ATTACHING;
+	bool attached = j->state == FETCH_ATTACHING;
 	struct refusal why;
 
-	if (attached && !load_agrees(l, &o->image, &why)) {
+	if (attached && !load_agrees(l, &o->target.image, &why)) {
 		if (!o->damaged)
 			doubt(o, &why);
 		object_release(o);
@@ -179,7 +179,7 @@ static void job_done(struct job *j)
 		return;
 	}
 	j->load = NULL;
-	job_free(j);
+	fetch_free(j);
 	if (h) {
 		snprintf(h->note, sizeof h->note, "%s", l->matrix.note);
 		h->opened = (struct opened){.gathered = atomic_load(&l->gathered)};
@@ -200,16 +200,16 @@ static void job_done(struct job *j)
 
 static void loading(uv_work_t *work)
 {
-	struct job *j = work->data;
+	struct fetch *j = work->data;
 	j->result = load_fill(j->load, &j->err);
 }
 
-/* A job that waits for `o`, out of the list; NULL: none does. */
-static struct job *next_attaching(struct server *s, const struct object *o)
+/* A fetch that waits for `o`, out of the list; NULL: none does. */
+static struct fetch *next_attaching(struct server *s, const struct object *o)
 {
 	link_each(at, &s->attaching)
 	{
-		struct job *j = link_of(at, struct job, in_waiting);
+		struct fetch *j = link_of(at, struct fetch, in_waiting);
 		if (j->object != o)
 			continue;
 		link_remove(&j->in_waiting);
@@ -220,7 +220,7 @@ static struct job *next_attaching(struct server *s, const struct object *o)
 
 static void on_loaded(uv_work_t *work, int status)
 {
-	struct job *j = work->data;
+	struct fetch *j = work->data;
 	struct server *s = j->server;
 	struct object *o = j->object;
 	bool there = j->result == 0 && o->resident.state != RESIDENT_ABANDONED;
@@ -229,16 +229,16 @@ static void on_loaded(uv_work_t *work, int status)
 	o->loader = NULL;
 	if (there) {
 		o->nonfinite = j->load->nonfinite;
-		o->image = j->load->image;
+		o->target.image = j->load->image;
 		memset(&j->load->image, 0, sizeof j->load->image);
 		for (uint32_t t = 0; t < o->geometry.tiles; t++)
 			o->tile_nonfinite[t] = atomic_load(&j->load->tiles[t].nonfinite);
-		residency_ready(&o->resident, o->image.size, server_now());
-		job_done(j);
+		residency_ready(&o->resident, o->target.image.size, server_now());
+		fetch_done(j);
 		while ((j = next_attaching(s, o)))
-			job_done(j);
+			fetch_done(j);
 	} else {
-		struct job *other;
+		struct fetch *other;
 		image_fini(&j->load->image); /* before anybody is let into the room it takes */
 		/* Their own files may be good. The object, with its count of users, goes. */
 		while ((other = next_attaching(s, o))) {
@@ -247,34 +247,34 @@ static void on_loaded(uv_work_t *work, int status)
 			ask(other);
 		}
 		object_free(o);
-		job_fail(j);
+		fetch_fail(j);
 	}
 	step_soon(s);
 }
 
-static void load_object(struct job *j)
+static void load_object(struct fetch *j)
 {
 	struct object *o = object_new(j);
 	if (!o) {
 		residency_withdraw(&j->claim);
 		err_set(&j->err, NPU_E_NO_MEMORY, "no memory for one more object");
-		job_fail(j);
+		fetch_fail(j);
 		return;
 	}
-	j->state = JOB_LOADING;
+	j->state = FETCH_LOADING;
 	j->object = o;
 	residency_begin(&j->server->residency, &o->resident, &j->claim, server_now());
 	uv_queue_work(&j->server->loop, &j->work, loading, on_loaded);
 }
 
-static void attach(struct job *j, struct object *o)
+static void attach(struct fetch *j, struct object *o)
 {
 	residency_withdraw(&j->claim);
 	object_hold(o);
 	j->object = o;
-	j->state = JOB_ATTACHING;
+	j->state = FETCH_ATTACHING;
 	if (o->resident.state == RESIDENT_READY)
-		job_done(j);
+		fetch_done(j);
 	else
 		link_append(&j->server->attaching, &j->in_waiting);
 }
@@ -288,7 +288,7 @@ static void evict(struct object *o, bool for_another)
 }
 
 /* Why there is no room, with the arithmetic. */
-static void refuse(struct job *j, enum residency_verdict verdict)
+static void refuse(struct fetch *j, enum residency_verdict verdict)
 {
 	struct server *s = j->server;
 	struct residency_sums sums = residency_sums(&s->residency);
@@ -315,7 +315,7 @@ static void refuse(struct job *j, enum residency_verdict verdict)
 	j->err.detail.needed = need;
 	j->err.detail.limit = s->residency.budget;
 	residency_withdraw(&j->claim);
-	job_fail(j);
+	fetch_fail(j);
 }
 
 /*
@@ -339,7 +339,7 @@ static void step(struct server *s)
 	for (;;) {
 		s->residency.budget = budget(s);
 		struct residency_step step = residency_next(&s->residency, server_now(), &wake);
-		struct job *j = step.claim ? link_of(step.claim, struct job, claim) : NULL;
+		struct fetch *j = step.claim ? link_of(step.claim, struct fetch, claim) : NULL;
 		struct object *o = step.object ? link_of(step.object, struct object, resident) : NULL;
 		switch (step.verdict) {
 		case RESIDENCY_ATTACH:
@@ -373,30 +373,30 @@ static void on_timer(uv_timer_t *timer)
 
 static void identifying(uv_work_t *work)
 {
-	struct job *j = work->data;
+	struct fetch *j = work->data;
 	j->result = load_identify(j->load, &j->err);
 }
 
 static void on_identified(uv_work_t *work, int status)
 {
-	struct job *j = work->data;
+	struct fetch *j = work->data;
 
 	(void)status;
 	if (!j->handle) {
-		job_free(j);
+		fetch_free(j);
 		return;
 	}
 	if (j->result) {
-		job_fail(j);
+		fetch_fail(j);
 		return;
 	}
 	ask(j);
 	step(j->server);
 }
 
-int job_begin(struct job **out, struct server *server, struct load *load, struct handle *h)
+int fetch_begin(struct fetch **out, struct server *server, struct load *load, struct handle *h)
 {
-	struct job *j = calloc(1, sizeof *j);
+	struct fetch *j = calloc(1, sizeof *j);
 	if (!j) {
 		load_free(load);
 		return NPU_E_NO_MEMORY;
@@ -413,27 +413,27 @@ int job_begin(struct job **out, struct server *server, struct load *load, struct
 	return 0;
 }
 
-void job_leave(struct job *j)
+void fetch_leave(struct fetch *j)
 {
 	struct object *o = j->object;
 
 	j->handle = NULL;
 	switch (j->state) {
-	case JOB_IDENTIFYING:
+	case FETCH_IDENTIFYING:
 		atomic_store(&j->load->stop, true);
 		break;
-	case JOB_ASKING:
+	case FETCH_ASKING:
 		residency_withdraw(&j->claim);
 		step_soon(j->server);
-		job_free(j);
+		fetch_free(j);
 		break;
-	case JOB_LOADING: /* goes on while others wait for it */
+	case FETCH_LOADING: /* goes on while others wait for it */
 		object_release(o);
 		break;
-	case JOB_ATTACHING:
+	case FETCH_ATTACHING:
 		link_remove(&j->in_waiting);
 		object_release(o);
-		job_free(j);
+		fetch_free(j);
 		break;
 	}
 }

@@ -11,34 +11,34 @@
 #include "server.h"
 
 struct handle;
-struct job;
+struct fetch;
 
 struct object {
 	struct resident resident; /* identity, state, users: handles and passes */
 	struct server *server;
 	uint64_t id;
 	struct geometry geometry;
-	struct image image; /* when ready */
+	struct target target; /* when ready */
 	char label[129], tensor[512], type[32];
 	enum head_reason why;
 	uint64_t nonfinite, rows;
 	uint64_t *tile_nonfinite;  /* [geometry.tiles], when ready */
 	uint32_t writing, written; /* tiles: still to go into the image store; gone there */
 	unsigned handles;
-	bool damaged;	    /* in memory: out of the table, nobody may use it */
-	struct job *loader; /* while loading */
+	bool damaged;	      /* in memory: out of the table, nobody may use it */
+	struct fetch *loader; /* while loading */
 };
 
 /*
  * Begins to find out what `load` (given away) names, and then to attach `h` to it: handle_settled follows,
- * unless job_leave comes first.
+ * unless fetch_leave comes first.
  */
-int job_begin(struct job **out, struct server *server, struct load *load, struct handle *h);
+int fetch_begin(struct fetch **out, struct server *server, struct load *load, struct handle *h);
 /* The handle wants nothing any more. */
-void job_leave(struct job *j);
-/* What the job will attach to, once that is known and there is room; NULL before. */
-struct object *job_object(const struct job *j);
-unsigned job_tiles_done(const struct job *j);
+void fetch_leave(struct fetch *j);
+/* What the fetch will attach to, once that is known and there is room; NULL before. */
+struct object *fetch_object(const struct fetch *j);
+unsigned fetch_tiles_done(const struct fetch *j);
 
 void object_hold(struct object *o);
 void object_release(struct object *o);

@@ -1,6 +1,5 @@
 /* The operations on heads. */
-#include "work.h"
-#include "handles.h"
+#include "runs.h"
 #include "own.h"
 #include <string.h>
 
@@ -50,7 +49,7 @@ static void answer_wait(struct request *r)
 {
 	static const char *const why[] = {"named", "untied", "tied"};
 	const struct handle *h = r->handle;
-	const struct object *o = h->job ? job_object(h->job) : h->object;
+	const struct object *o = h->fetch ? fetch_object(h->fetch) : h->object;
 	struct rep_head_wait a = {};
 	char digest[33];
 
@@ -60,8 +59,8 @@ static void answer_wait(struct request *r)
 	}
 	if (o) {
 		const struct geometry *g = &o->geometry;
-		a.ready = !h->job;
-		a.tiles_done = a.ready ? g->tiles : job_tiles_done(h->job);
+		a.ready = !h->fetch;
+		a.tiles_done = a.ready ? g->tiles : fetch_tiles_done(h->fetch);
 		a.nv = g->nv;
 		a.h = g->h;
 		a.kpad = g->kd;
@@ -97,7 +96,7 @@ int on_head_wait(struct request *r, const struct req_head_wait *q, struct rep_he
 	if (result)
 		return result;
 	r->handle = h;
-	if (h->job || (q->stored && h->object && h->object->writing))
+	if (h->fetch || (q->stored && h->object && h->object->writing))
 		return request_wait(r, &h->waiters, q->wait_ms, answer_wait);
 	answer_wait(r);
 	return LATER;
@@ -108,83 +107,18 @@ static bool is(struct proto_bytes b, const char *text)
 	return strlen(text) == b.size && memcmp(text, b.data, b.size) == 0;
 }
 
-int on_head_run(struct request *r, const struct req_head_run *q, struct rep_head_run *a, struct err *err)
-{
-	struct run *run = &r->run;
-	struct handle *h;
-	int result = handle_find(&h, r->session, q->head, err);
-
-	(void)a;
-	if (result)
-		return result;
-	if (h->err.code) {
-		*err = h->err;
-		return err->code;
-	}
-	if (h->job)
-		return err_set(err, NPU_E_BAD_VALUE, "head %llu is loading: head.wait until it is ready",
-			       (unsigned long long)q->head);
-	const struct work_ask ask = {.ticket = r->session->under, .number = r->session->under_number};
-	struct work_place place; /* the host in any case: kind = none */
-	result = work_place(&r->server->tickets.arbiter, server_now(), &ask, &place, err);
-	if (result)
-		return result;
-	if (h->object->damaged)
-		return err_set(err, NPU_E_INTERNAL,
-			       "the head was damaged in memory and is not used any more: close it and open "
-			       "it again");
-	const struct geometry *g = &h->object->geometry;
-	uint64_t x_bytes = q->rows * g->h * sizeof(float);
-	if (q->rows == 0 || q->rows > PROTO_ROWS_MAX)
-		return err_set(err, NPU_E_TOO_LARGE, "%llu rows; 1 to %u are allowed",
-			       (unsigned long long)q->rows, PROTO_ROWS_MAX);
-	if (q->x.size != x_bytes) {
-		err_set(err, NPU_E_BAD_COUNT, "x has %zu bytes; %llu rows of %u float32 are %llu bytes",
-			q->x.size, (unsigned long long)q->rows, g->h, (unsigned long long)x_bytes);
-		err->detail.needed = x_bytes;
-		err->detail.limit = q->x.size;
-		return err->code;
-	}
-	if (is(q->want, "logits")) {
-		run->want = WANT_LOGITS;
-		run->k = g->nv;
-	} else if (is(q->want, "top-k") || is(q->want, "argmax")) {
-		run->want = WANT_TOP;
-		run->k = is(q->want, "argmax") ? 1 : q->k;
-	} else {
-		return err_set(err, NPU_E_BAD_VALUE, "want is none of logits, top-k, argmax");
-	}
-	if (run->k == 0 || q->k > g->nv)
-		return err_set(err, NPU_E_BAD_VALUE, "k is %llu; 1 to %u words can be had",
-			       (unsigned long long)q->k, g->nv);
-	uint64_t reply = q->rows * run->k * (run->want == WANT_LOGITS ? 4 : 8) + 4096;
-	if (reply > PROTO_REPLY_MAX) {
-		err_set(err, NPU_E_TOO_LARGE,
-			"the answer would have %llu bytes; a reply may have %u: ask for fewer rows",
-			(unsigned long long)reply, PROTO_REPLY_MAX);
-		err->detail.needed = reply;
-		err->detail.limit = PROTO_REPLY_MAX;
-		return err->code;
-	}
-	run->image = &h->object->image;
-	run->x = (const void *)q->x.data;
-	run->waiting = (struct batch_run){.key = h->object->id, .rows = q->rows, .weight = 1};
-	r->object = h->object;
-	object_hold(r->object);
-	r->state = REQUEST_RUNNING;
-	executor_add(&r->server->executor, &r->session->rows, run);
-	return LATER;
-}
-
-void head_answer_run(struct request *r)
+static void answer_run(struct request *r)
 {
 	const struct run *run = &r->run;
-	size_t words = (size_t)run->waiting.rows * run->k;
+	uint32_t a_row = run->want == WANT_LOGITS ? r->object->geometry.nv : run->k;
+	size_t words = (size_t)run->waiting.rows * a_row;
 	char digest[33];
 	struct rep_head_run a = {
 		.nonfinite = run->nonfinite,
-		.path = PROTO_STR("host"),
-		.kernel = PROTO_STR(r->server->kernels.head_variant),
+		.path = PROTO_STR(path_name(run->report.path)),
+		.why = PROTO_STR(run->report.why),
+		.verified = run->verify,
+		.kernel = PROTO_STR(run->report.kernel),
 		.rows_in_pass = run->rows_in_pass,
 		.hash = PROTO_STR(hash_hex(digest, r->object->resident.identity.hash)),
 		.queue_seconds = run->queue_seconds,
@@ -198,6 +132,31 @@ void head_answer_run(struct request *r)
 		a.values = (struct proto_bytes){(const char *)run->values, words * sizeof *run->values};
 	}
 	request_reply(r, &a);
+}
+
+int on_head_run(struct request *r, const struct req_head_run *q, struct rep_head_run *a, struct err *err)
+{
+	struct run_ask ask = {
+		.handle = q->head,
+		.rows = q->rows,
+		.x = q->x,
+		.k = q->k,
+		.path = q->path,
+		.verify = q->verify,
+		.deadline_ms = q->deadline_ms,
+		.answer = answer_run,
+	};
+
+	(void)a;
+	if (is(q->want, "logits"))
+		ask.want = WANT_LOGITS;
+	else if (is(q->want, "top-k") || is(q->want, "argmax"))
+		ask.want = WANT_TOP;
+	else
+		return err_set(err, NPU_E_BAD_VALUE, "want is none of logits, top-k, argmax");
+	if (is(q->want, "argmax"))
+		ask.k = 1;
+	return run_begin(r, &ask, err);
 }
 
 int on_head_close(struct request *r, const struct req_head_close *q, struct rep_head_close *a,

@@ -321,6 +321,19 @@ int request_wait(struct request *r, struct link *list, uint64_t wait_ms, void (*
 	return LATER;
 }
 
+/* Rows that have not begun to run in time do not run; a pass that has begun is answered when it ends. */
+static void request_overdue(struct request *r)
+{
+	struct err err;
+
+	r->deadline_ms = UINT64_MAX;
+	if (!executor_drop(&r->server->executor, &r->run))
+		return; /* request_ran sees what became of it */
+	err_set(&err, NPU_E_TIMED_OUT, "%s: not all rows had begun to run by the deadline",
+		proto_ops[r->op].wire);
+	request_fail(r, &err);
+}
+
 uint64_t request_sweep(struct server *server, uint64_t now)
 {
 	uint64_t next = UINT64_MAX;
@@ -330,9 +343,11 @@ uint64_t request_sweep(struct server *server, uint64_t now)
 		link_each(at, &s->requests)
 		{
 			struct request *r = link_of(at, struct request, in_session);
-			if (r->state != REQUEST_WAITING)
+			if (r->state == REQUEST_SERVING)
 				continue;
-			if (now >= r->deadline_ms)
+			if (now >= r->deadline_ms && r->state == REQUEST_RUNNING)
+				request_overdue(r);
+			else if (now >= r->deadline_ms)
 				r->answer(r);
 			else if (r->deadline_ms < next)
 				next = r->deadline_ms;
@@ -347,17 +362,28 @@ void request_ran(void *arg, struct run *run)
 	struct request *r = link_of(run, struct request, run);
 
 	server->rows += run->done;
+	if (r->object->rows == 0 && run->done)
+		log_line("object", r->object->id,
+			 "first pass: path=%s (%s; the request's path= and [head] path change it), kernel "
+			 "%s, %u tile(s), "
+			 "%u threads, %.1f ms",
+			 path_name(run->report.path), run->report.why, run->report.kernel,
+			 r->object->geometry.tiles, server->threads, run->compute_seconds * 1e3);
 	r->object->rows += run->done;
 	tickets_computed(&server->tickets, r->uid, run->compute_seconds);
 	if (!r->session) {
 		slot_drop(r->slot);
 		release(r);
 	} else if (r->cancelled) {
-		err_set(&run->err, NPU_E_CANCELLED, "head.run: cancelled");
+		err_set(&run->err, NPU_E_CANCELLED, "%s: cancelled", proto_ops[r->op].wire);
 		request_fail(r, &run->err);
 	} else if (run->err.code) {
 		request_fail(r, &run->err);
+	} else if (run->done < run->waiting.rows) {
+		err_set(&run->err, NPU_E_TIMED_OUT, "%s: %u of %u rows had run by the deadline",
+			proto_ops[r->op].wire, run->done, run->waiting.rows);
+		request_fail(r, &run->err);
 	} else {
-		head_answer_run(r);
+		r->answer(r);
 	}
 }

@@ -28,12 +28,13 @@ struct request {
 	enum { REQUEST_SERVING, REQUEST_WAITING, REQUEST_RUNNING } state;
 	bool cancelled;
 
-	/* while it waits */
+	/* while it waits, or its rows do */
 	struct link in_waiters; /* the list of whom it waits for */
 	uint64_t deadline_ms;
-	void (*answer)(struct request *r); /* says how far it is, when the deadline has passed */
-	struct handle *handle;		   /* head.wait: for which */
-	struct event_ring *ring;	   /* events.next, events.list: whose, and after which number */
+	void (*answer)(
+		struct request *r); /* says how far it is, when the deadline has passed; its rows have run */
+	struct handle *handle;	    /* head.wait: for which */
+	struct event_ring *ring;    /* events.next, events.list: whose, and after which number */
 	uint64_t since;
 	struct holding *holding; /* ticket.wait: for which */
 	/* head.run */

@@ -173,6 +173,7 @@ int server_init(struct server *s, const struct config *config, const struct conf
 	uv_signal_init(&s->loop, &s->interrupt);
 	uv_signal_init(&s->loop, &s->hangup);
 	s->sweep.data = s->term.data = s->interrupt.data = s->hangup.data = s;
+	s->path = path_of(config->head_path, strlen(config->head_path));
 	s->threads = pool_processors() < config->threads ? pool_processors() : (unsigned)config->threads;
 	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, (uint32_t)s->config.batch,
 			  request_ran, s))

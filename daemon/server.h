@@ -40,7 +40,7 @@ struct server {
 	uv_signal_t term, interrupt, hangup;
 	struct link sessions;
 	struct residency residency; /* the objects that are there, and who wants which */
-	struct link attaching;	    /* jobs that wait for an object another loads */
+	struct link attaching;	    /* fetches that wait for an object another loads */
 	uv_timer_t residency_timer;
 	struct replies replies;
 	struct quota quota;
@@ -48,6 +48,7 @@ struct server {
 	struct neighbours neighbours;
 	struct event_ring journal;
 	uint64_t last_event;
+	enum path path; /* of runs that ask for none */
 	unsigned in_flight, loads;
 	uint64_t next_session, next_object;
 	uint64_t started_ms;

@@ -1,4 +1,5 @@
 #include "tickets.h"
+#include "work.h"
 #include "log.h"
 #include "own.h"
 #include "process.h"
@@ -6,6 +7,7 @@
 #include "server.h"
 #include "tree.h"
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -388,6 +390,7 @@ void tickets_turn(struct tickets *ts)
 		holding_free(h);
 	}
 	notice(ts, now);
+	atomic_store(&ts->server->executor.reserved, work_reserved(&ts->arbiter));
 	uint64_t due = least(look, arbiter_due(&ts->arbiter, now));
 	if (link_empty(&ts->arbiter.tickets)) {
 		uv_timer_stop(&ts->timer);

@@ -6,6 +6,12 @@ static const struct ticket *exclusive_holder(const struct arbiter *a)
 	return holder && holder->is.mode == TICKET_EXCLUSIVE ? holder : NULL;
 }
 
+uint64_t work_reserved(const struct arbiter *a)
+{
+	const struct ticket *holder = exclusive_holder(a);
+	return holder ? holder->is.id : 0;
+}
+
 int work_place(struct arbiter *a, uint64_t now, const struct work_ask *ask, struct work_place *out,
 	       struct err *err)
 {

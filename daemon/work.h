@@ -25,4 +25,7 @@ struct work_place {
 int work_place(struct arbiter *a, uint64_t now, const struct work_ask *ask, struct work_place *out,
 	       struct err *err);
 
+/* The ticket that has the device for itself; 0: none has. What is under it has this `group`. */
+uint64_t work_reserved(const struct arbiter *a);
+
 #endif

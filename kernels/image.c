@@ -12,13 +12,28 @@ bool image_init(struct image *i, const struct geometry *g)
 	void *memory = pages_new(&size);
 	if (!memory)
 		return false;
-	*i = (struct image){*g, memory, size};
+	*i = (struct image){*g, memory, size, NULL};
+	return true;
+}
+
+bool image_init_on(struct image *i, const struct geometry *g, int8_t *const *codes)
+{
+	size_t size = (size_t)g->tiles * g->nd * sizeof(float);
+	int8_t **copy = malloc(g->tiles * sizeof *copy);
+	void *memory = copy ? pages_new(&size) : NULL;
+	if (!memory) {
+		free(copy);
+		return false;
+	}
+	memcpy(copy, codes, g->tiles * sizeof *copy);
+	*i = (struct image){*g, memory, size, copy};
 	return true;
 }
 
 void image_fini(struct image *i)
 {
 	pages_free(i->memory, i->size);
+	free(i->codes);
 	memset(i, 0, sizeof *i);
 }
 
@@ -27,8 +42,9 @@ struct tile image_tile(const struct image *i, uint32_t t)
 	const struct geometry *g = &i->geometry;
 	size_t codes = (size_t)g->kd * g->nd;
 	int8_t *all_codes = i->memory;
-	float *all_scales = (float *)(all_codes + g->tiles * codes);
-	return (struct tile){g->kd, g->nd, g->layout, all_codes + t * codes, all_scales + (size_t)t * g->nd};
+	float *all_scales = (float *)(i->codes ? all_codes : all_codes + g->tiles * codes);
+	return (struct tile){g->kd, g->nd, g->layout, i->codes ? i->codes[t] : all_codes + t * codes,
+			     all_scales + (size_t)t * g->nd};
 }
 
 /* Columns whose sums are made together: one panel of blocks, or enough of a row to read it in lines. */

@@ -1,4 +1,5 @@
-/* A packed head in memory: all its tiles in one allocation, in 2 MiB pages where the system gives them. */
+/* Packed weights in memory: all tiles in one allocation, in 2 MiB pages where the system gives them, or their
+ * codes where a device reads them too. */
 #ifndef NPUD_KERNELS_IMAGE_H
 #define NPUD_KERNELS_IMAGE_H
 
@@ -8,11 +9,14 @@
 struct image {
 	struct geometry geometry;
 	void *memory;
-	size_t size; /* bytes mapped */
+	size_t size;	/* bytes mapped */
+	int8_t **codes; /* [tiles] of a device; NULL: in `memory` */
 };
 
 /* Zeroed memory for the geometry. False where there is none. */
 bool image_init(struct image *i, const struct geometry *g);
+/* The same, but the tiles' codes are at codes[t] (zeroed; borrowed): room for scales is all that is made. */
+bool image_init_on(struct image *i, const struct geometry *g, int8_t *const *codes);
 void image_fini(struct image *i); /* zeroed is fine */
 
 /* Tile t of the image; borrowed. */

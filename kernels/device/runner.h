@@ -60,7 +60,8 @@ void runner_free(struct runner *r);
  */
 struct weights;
 int weights_new(struct weights **out, struct runner *r, const struct design *design, struct device_why *why);
-int8_t *weights_codes(struct weights *w); /* kd * nd, in the design's layout */
+int8_t *weights_codes(struct weights *w);	/* kd * nd, in the design's layout */
+uint32_t weights_rows(const struct weights *w); /* of one launch at most */
 int weights_seal(struct weights *w, struct device_why *why);
 /* No job may use them. Memory that a parked run reads is kept until it is over. NULL is fine. */
 void weights_free(struct weights *w);

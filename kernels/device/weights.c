@@ -34,6 +34,11 @@ int8_t *weights_codes(struct weights *w)
 	return w->tile.codes;
 }
 
+uint32_t weights_rows(const struct weights *w)
+{
+	return w->design->rows;
+}
+
 int weights_seal(struct weights *w, struct device_why *why)
 {
 	uint64_t seed;

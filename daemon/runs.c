@@ -1,0 +1,96 @@
+#include "runs.h"
+#include "work.h"
+#include <string.h>
+
+static int check_ask(const struct run_ask *q, const struct geometry *g, struct err *err)
+{
+	uint64_t x_bytes = q->rows * g->h * sizeof(float);
+
+	if (q->rows == 0 || q->rows > PROTO_ROWS_MAX)
+		return err_set(err, NPU_E_TOO_LARGE, "%llu rows; 1 to %u are allowed",
+			       (unsigned long long)q->rows, PROTO_ROWS_MAX);
+	if (q->x.size != x_bytes) {
+		err_set(err, NPU_E_BAD_COUNT, "x has %zu bytes; %llu rows of %u float32 are %llu bytes",
+			q->x.size, (unsigned long long)q->rows, g->h, (unsigned long long)x_bytes);
+		err->detail.needed = x_bytes;
+		err->detail.limit = q->x.size;
+		return err->code;
+	}
+	if (q->want == WANT_TOP && (q->k == 0 || q->k > g->nv))
+		return err_set(err, NPU_E_BAD_VALUE, "k is %llu; 1 to %u words can be had",
+			       (unsigned long long)q->k, g->nv);
+	uint64_t reply = q->rows * (q->want == WANT_LOGITS ? UINT64_C(4) * g->nv : 8 * q->k) + 4096;
+	if (reply > PROTO_REPLY_MAX) {
+		err_set(err, NPU_E_TOO_LARGE,
+			"the answer would have %llu bytes; a reply may have %u: ask for fewer rows",
+			(unsigned long long)reply, PROTO_REPLY_MAX);
+		err->detail.needed = reply;
+		err->detail.limit = PROTO_REPLY_MAX;
+		return err->code;
+	}
+	return 0;
+}
+
+/* Rows that may share a pass: of one object, and alike in whatever the pass depends on. */
+static uint64_t key_of(const struct object *o, const struct run *run)
+{
+	return o->id << 32 | (run->ticket & 0xffffff) << 8 | (unsigned)run->path << 1 | run->verify;
+}
+
+int run_begin(struct request *r, const struct run_ask *q, struct err *err)
+{
+	struct run *run = &r->run;
+	struct handle *h;
+	int result = handle_find(&h, r->session, q->handle, err);
+
+	if (result)
+		return result;
+	if (h->err.code) {
+		*err = h->err;
+		return err->code;
+	}
+	if (h->fetch)
+		return err_set(err, NPU_E_BAD_VALUE,
+			       "the weights of handle %llu are loading: wait until they are ready",
+			       (unsigned long long)q->handle);
+	if (h->object->damaged)
+		return err_set(err, NPU_E_INTERNAL,
+			       "the weights were damaged in memory and are not used any more: close them and "
+			       "open them "
+			       "again");
+	result = check_ask(q, &h->object->geometry, err);
+	if (result)
+		return result;
+	run->path = q->path.size ? path_of(q->path.data, q->path.size) : r->server->path;
+	if (run->path == PATH_COUNT)
+		return err_set(err, NPU_E_BAD_VALUE,
+			       "there is no such path; auto, host, device and alternate are");
+	/* What a ticket allows now; the executor looks again when the rows' turn comes. */
+	const struct work_ask ask = {.ticket = r->session->under,
+				     .number = r->session->under_number,
+				     .usable = h->object->target.device != NULL,
+				     .device = run->path == PATH_DEVICE && h->object->target.device};
+	struct work_place place;
+	result = work_place(&r->server->tickets.arbiter, server_now(), &ask, &place, err);
+	if (result)
+		return result;
+	run->ticket = place.group;
+	run->target = &h->object->target;
+	run->verify = q->verify;
+	run->x = (const void *)q->x.data;
+	run->want = q->want;
+	run->k = (uint32_t)q->k;
+	run->waiting =
+		(struct batch_run){.key = key_of(h->object, run), .rows = (uint32_t)q->rows, .weight = 1};
+	r->object = h->object;
+	object_hold(r->object);
+	r->state = REQUEST_RUNNING;
+	r->answer = q->answer;
+	r->deadline_ms = UINT64_MAX;
+	if (q->deadline_ms) {
+		r->deadline_ms = server_now() + q->deadline_ms;
+		server_wants_sweep(r->server, r->deadline_ms);
+	}
+	executor_add(&r->server->executor, &r->session->rows, run);
+	return LATER;
+}

@@ -1,0 +1,24 @@
+/* What the operations that multiply rows with resident weights have in common. Loop thread only. */
+#ifndef NPUD_RUNS_H
+#define NPUD_RUNS_H
+
+#include "handles.h"
+
+struct run_ask {
+	uint64_t handle, rows;
+	struct proto_bytes x; /* rows * h float32 */
+	enum want want;
+	uint64_t k;		 /* words a row, for TOP */
+	struct proto_bytes path; /* its name; empty: the default */
+	bool verify;
+	uint64_t deadline_ms;		   /* 0: none */
+	void (*answer)(struct request *r); /* when its rows have run */
+};
+
+/*
+ * Checks `q` against the weights and queues it: LATER, and the answer follows from request_ran.
+ * NO_SUCH_HANDLE, BAD_VALUE, BAD_COUNT, TOO_LARGE, or why the handle has no weights.
+ */
+int run_begin(struct request *r, const struct run_ask *q, struct err *err);
+
+#endif
