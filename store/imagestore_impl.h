@@ -53,9 +53,7 @@ uint64_t store_free_bytes(struct imagestore *s);
 /* After opening: drops chunks without header and makes usage agree with the headers. */
 int store_reconcile(struct imagestore *s, struct err *err);
 
-static inline MDB_val store_val(const void *data, size_t size)
-{
-	return (MDB_val){size, (void *)data};
-}
+/* Not a function: gcc would take a pointer to const for a read, of keys that are made only afterwards. */
+#define store_val(data, size) ((MDB_val){(size), (void *)(data)})
 
 #endif
