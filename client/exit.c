@@ -39,6 +39,7 @@ int exit_status(int error)
 	case NPU_E_FILE_CHANGED:
 	case NPU_E_BAD_IMAGE:
 	case NPU_E_NO_SUCH_SESSION:
+	case NPU_E_NO_SUCH_OBJECT:
 		return EX_DATAERR;
 	case NPU_E_NO_DAEMON:
 	case NPU_E_CONNECTION_LOST:
@@ -52,6 +53,7 @@ int exit_status(int error)
 	case NPU_E_SHUTDOWN:
 	case NPU_E_NO_MEMORY:
 	case NPU_E_PINNED:
+	case NPU_E_OBJECT_USED:
 		return EX_TEMPFAIL;
 	case NPU_E_NOT_ALLOWED:
 		return EX_NOPERM;

@@ -185,8 +185,29 @@ int npu_clients(npu_client *c, int (*each)(void *arg, const struct npu_client_ro
 struct npu_head_row {
 	uint64_t id, nv, h, kpad, tile, tiles, bytes, users, rows;
 	const char *label, *tensor, *type, *layout, *hash, *state;
+	bool pinned; /* stays, used or not */
+	bool goes;   /* nobody uses it: it goes after keep_ms, or sooner if others need the room */
+	uint64_t keep_ms;
 };
 int npu_heads(npu_client *c, int (*each)(void *arg, const struct npu_head_row *row), void *arg);
+
+/* What npu_head_open would need now; sizes are bytes. */
+struct npu_plan {
+	/*
+	 * "resident" already; "fits"; "evicts" what nobody uses and then fits; "waits" for others to let go;
+	 * refused as "too-large" for the budget, or because too much of it is "pinned".
+	 */
+	char outcome[17];
+	uint64_t id;	    /* of the head, if it is resident */
+	uint64_t bytes;	    /* of the weights */
+	uint64_t transient; /* besides, while they are packed */
+	uint64_t budget, used;
+	uint64_t held, loading, pinned, freeable; /* of what is used */
+};
+/* Reads the model, as npu_head_open does, and loads nothing. `each` (may be NULL) is called for what would
+ * go, in that order; the plan stops with its result when that is not 0. */
+int npu_plan(npu_client *c, const char *model, const struct npu_head_options *options, struct npu_plan *out,
+	     int (*each)(void *arg, const struct npu_head_row *row), void *arg);
 
 struct npu_event_row {
 	uint64_t number;  /* ever rising, from 1 when the daemon starts */
@@ -206,7 +227,12 @@ int npu_events(npu_client *c, uint64_t since, uint32_t wait_ms, bool *lost,
 
 /* For administrators; NPU_E_NOT_ALLOWED says who that is. */
 int npu_kick(npu_client *c, uint64_t session); /* ends another session */
-int npu_reload(npu_client *c);		       /* has the daemon read its configuration again */
+/* `id` as npu_heads tells it. A pinned head stays until it is unpinned; evicting is refused as OBJECT_USED
+ * while a session has it, and as PINNED. *bytes (may be NULL): what is free now. */
+int npu_resident_evict(npu_client *c, uint64_t id, uint64_t *bytes);
+int npu_resident_pin(npu_client *c, uint64_t id);
+int npu_resident_unpin(npu_client *c, uint64_t id);
+int npu_reload(npu_client *c); /* has the daemon read its configuration again */
 
 /*
  * Asynchronous calls. NAME_start begins what NAME does; arguments are checked and files opened at once, and a

@@ -99,41 +99,6 @@ static int add_client(void *arg, const struct npu_client_row *row)
 	return 0;
 }
 
-static int add_head(void *arg, const struct npu_head_row *row)
-{
-	struct listing *l = arg;
-
-	if (l->array)
-		return json_array_append_new(
-			       l->array,
-			       json_pack("{sI so so so so so so sI sI sI sI sI sI sI sI}", "id",
-					 (json_int_t)row->id, "label", table_json_string(row->label),
-					 "tensor", table_json_string(row->tensor), "type",
-					 table_json_string(row->type), "layout",
-					 table_json_string(row->layout), "hash", table_json_string(row->hash),
-					 "state", table_json_string(row->state), "nv", (json_int_t)row->nv,
-					 "h", (json_int_t)row->h, "kpad", (json_int_t)row->kpad, "tile",
-					 (json_int_t)row->tile, "tiles", (json_int_t)row->tiles, "bytes",
-					 (json_int_t)row->bytes, "users", (json_int_t)row->users, "rows",
-					 (json_int_t)row->rows))
-			       ? NPU_E_NO_MEMORY
-			       : 0;
-	table_cell(&l->table, "%" PRIu64, row->id);
-	table_stranger(&l->table, row->state);
-	table_bytes(&l->table, row->bytes);
-	table_cell(&l->table, "%" PRIu64, row->users);
-	table_cell(&l->table, "%" PRIu64, row->rows);
-	table_cell(&l->table, "%" PRIu64, row->nv);
-	table_cell(&l->table, "%" PRIu64, row->h);
-	table_cell(&l->table, "%" PRIu64, row->tile);
-	table_stranger(&l->table, row->layout);
-	table_stranger(&l->table, row->type);
-	table_cell(&l->table, "%.8s", row->hash ? row->hash : "-");
-	table_stranger(&l->table, row->tensor);
-	table_stranger(&l->table, row->label);
-	return 0;
-}
-
 int finish_listing(struct listing *l, npu_client *c, const struct options *o, const char *name, int error)
 {
 	int status = 0;
@@ -162,21 +127,6 @@ static int do_clients(npu_client *c, const struct options *o)
 		return no_memory();
 	table_init(&l.table, columns, sizeof columns / sizeof *columns);
 	return finish_listing(&l, c, o, "clients", npu_clients(c, add_client, &l));
-}
-
-static int do_heads(npu_client *c, const struct options *o)
-{
-	static const struct table_column columns[] = {
-		{"ID", true},	 {"STATE", false},  {"SIZE", true},   {"USERS", true},	 {"ROWS", true},
-		{"NV", true},	 {"H", true},	    {"TILE", true},   {"LAYOUT", false}, {"TYPE", false},
-		{"HASH", false}, {"TENSOR", false}, {"LABEL", false},
-	};
-	struct listing l = {.array = o->json ? json_array() : NULL};
-
-	if (o->json && !l.array)
-		return no_memory();
-	table_init(&l.table, columns, sizeof columns / sizeof *columns);
-	return finish_listing(&l, c, o, "heads", npu_heads(c, add_head, &l));
 }
 
 static int do_ping(npu_client *c, const struct options *o)
@@ -346,6 +296,8 @@ static void help(void)
 	      "  status               the daemon's health, load and counters\n"
 	      "  clients              who is connected\n"
 	      "  heads                what is resident, and how large\n"
+	      "  plan MODEL           what opening it would need, and what would go for it\n"
+	      "  evict|pin|unpin ID   give up what is resident, or have it stay (administrators)\n"
 	      "  tickets [show|revoke ID|move ID PLACE]  who has the NPU, and who waits\n"
 	      "  why ID               what a ticket waits for\n"
 	      "  drain, resume        grant nothing more, grant again (administrators)\n"
@@ -382,11 +334,12 @@ static const struct command {
 	const char *operand;				    /* what it needs one of, or NULL */
 	int most;					    /* words it may have without needing one */
 } commands[] = {
-	{"status", do_status, NULL, 0}, {"clients", do_clients, NULL, 0}, {"heads", do_heads, NULL, 0},
-	{"ping", do_ping, NULL, 0},	{"events", do_events, NULL, 0},	  {"kick", do_kick, "session", 0},
-	{"reload", do_reload, NULL, 0}, {"version", NULL, NULL, 0},	  {"tickets", do_tickets, NULL, 3},
-	{"why", do_why, "ticket", 0},	{"drain", do_drain, NULL, 0},	  {"resume", do_resume, NULL, 0},
-	{"who", do_who, NULL, 0},	{"usage", do_usage, NULL, 0},
+	{"status", do_status, NULL, 0},	  {"clients", do_clients, NULL, 0}, {"heads", do_heads, NULL, 0},
+	{"evict", do_evict, "head", 0},	  {"pin", do_pin, "head", 0},	    {"unpin", do_unpin, "head", 0},
+	{"plan", do_plan, "model", 0},	  {"ping", do_ping, NULL, 0},	    {"events", do_events, NULL, 0},
+	{"kick", do_kick, "session", 0},  {"reload", do_reload, NULL, 0},   {"version", NULL, NULL, 0},
+	{"tickets", do_tickets, NULL, 3}, {"why", do_why, "ticket", 0},	    {"drain", do_drain, NULL, 0},
+	{"resume", do_resume, NULL, 0},	  {"who", do_who, NULL, 0},	    {"usage", do_usage, NULL, 0},
 };
 
 static int run(const struct command *command, const struct options *o)

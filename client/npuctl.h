@@ -27,6 +27,13 @@ struct listing {
 /* Ends a listing: prints it under `name` unless `error`, and frees it. */
 int finish_listing(struct listing *l, npu_client *c, const struct options *o, const char *name, int error);
 
+/* npuctl_resident.c */
+int do_heads(npu_client *c, const struct options *o);
+int do_evict(npu_client *c, const struct options *o);
+int do_pin(npu_client *c, const struct options *o);
+int do_unpin(npu_client *c, const struct options *o);
+int do_plan(npu_client *c, const struct options *o);
+
 /* npuctl_tickets.c */
 int do_tickets(npu_client *c, const struct options *o);
 int do_why(npu_client *c, const struct options *o);

@@ -49,6 +49,7 @@ void handle_close(struct handle *h)
 		fetch_leave(h->fetch);
 	if (h->object) {
 		h->object->handles--;
+		h->object->last_session = s->number;
 		object_release(h->object);
 	}
 	link_remove(&h->in_session);

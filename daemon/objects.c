@@ -135,18 +135,34 @@ static void fetch_fail(struct fetch *j)
 		handle_settled(h, NULL, false, &err);
 }
 
+struct claim object_claim(const struct load *l)
+{
+	const struct geometry *g = &l->geometry;
+	struct claim c = {
+		.identity =
+			{
+				.role = "head",
+				.k = g->h,
+				.n = g->nv,
+				.kd = g->kd,
+				.nd = g->nd,
+				.layout = g->layout,
+			},
+		.bytes = geometry_bytes(g),
+		.transient = load_transient(l),
+	};
+	memcpy(c.identity.hash, l->hash, sizeof c.identity.hash);
+	return c;
+}
+
 static void ask(struct fetch *j)
 {
 	struct server *s = j->server;
-	const struct geometry *g = &j->load->geometry;
 
 	j->state = FETCH_ASKING;
 	j->object = NULL;
-	j->claim.identity = (struct identity){
-		.role = "head", .k = g->h, .n = g->nv, .kd = g->kd, .nd = g->nd, .layout = g->layout};
-	memcpy(j->claim.identity.hash, j->load->hash, sizeof j->claim.identity.hash);
-	j->claim.bytes = geometry_bytes(g);
-	j->claim.transient = load_transient(j->load);
+	j->claim = object_claim(j->load);
+	link_init(&j->claim.in_claims);
 	residency_ask(&s->residency, &j->claim, server_now());
 }
 
@@ -279,12 +295,78 @@ static void attach(struct fetch *j, struct object *o)
 		link_append(&j->server->attaching, &j->in_waiting);
 }
 
-static void evict(struct object *o, bool for_another)
+static void evict(struct object *o, const char *why)
 {
-	log_line("object", o->id, "evicted: %s %s, %.1f MB, %s", o->label, o->tensor,
-		 (double)object_bytes(o) / 1e6,
-		 for_another ? "somebody else needs the room" : "nobody has used it for [resident] keep");
+	events_tell(o->server, session_of_number(o->server, o->last_session), EVENT_EVICTED, o->id,
+		    "%.100s %.60s, %.1f MB: %s", o->label, o->tensor, (double)object_bytes(o) / 1e6, why);
 	object_free(o);
+}
+
+int object_find(struct object **out, struct server *server, uint64_t id, struct err *err)
+{
+	link_each(at, &server->residency.objects)
+	{
+		struct object *o = link_of(link_of(at, struct resident, in_objects), struct object, resident);
+		if (o->id == id) {
+			*out = o;
+			return 0;
+		}
+	}
+	return err_set(err, NPU_E_NO_SUCH_OBJECT,
+		       "nothing resident has the number %" PRIu64 "; npuctl heads lists what is there", id);
+}
+
+/* "npu-bench (session 3, uid 1000), ..." */
+static void name_users(char *to, size_t room, const struct object *o)
+{
+	size_t used = 0;
+	to[0] = '\0';
+	link_each(at_session, &o->server->sessions)
+	{
+		const struct session *s = link_of(at_session, struct session, in_sessions);
+		bool uses = false;
+		link_each(at, &s->handles)
+		{
+			const struct handle *h = link_of(at, struct handle, in_session);
+			uses |= h->object == o || (h->fetch && fetch_object(h->fetch) == o);
+		}
+		if (uses && used + 96 < room)
+			used += (size_t)snprintf(to + used, room - used, "%s%.64s (session %" PRIu64 ")",
+						 used ? ", " : "", s->name, s->number);
+	}
+}
+
+int object_evict(struct object *o, const char *why, struct err *err)
+{
+	char users[300];
+
+	if (o->resident.refs || o->resident.state != RESIDENT_READY) {
+		name_users(users, sizeof users, o);
+		return err_set(err, NPU_E_OBJECT_USED,
+			       "%s (%" PRIu64 "): %s: %s; have it closed, or npuctl kick SESSION", o->label,
+			       o->id, o->loader ? "it is being loaded" : "it is in use",
+			       users[0] ? users : "a pass runs over it");
+	}
+	if (o->resident.pins)
+		return err_set(err, NPU_E_PINNED,
+			       "%s (%" PRIu64 "): it is pinned: npuctl unpin %" PRIu64 " first", o->label,
+			       o->id, o->id);
+	struct server *s = o->server;
+	evict(o, why);
+	step_soon(s);
+	return 0;
+}
+
+void object_pin(struct object *o)
+{
+	residency_pin(&o->resident);
+	step_soon(o->server);
+}
+
+void object_unpin(struct object *o)
+{
+	residency_unpin(&o->resident, server_now());
+	step_soon(o->server);
 }
 
 /* Why there is no room, with the arithmetic. */
@@ -322,12 +404,10 @@ static void refuse(struct fetch *j, enum residency_verdict verdict)
  * Weights are bounded by what is configured and by what the machine has left now: objects that are there
  * are in the latter already.
  */
-static uint64_t budget(const struct server *s)
+uint64_t objects_budget(const struct server *s)
 {
 	struct residency_sums sums = residency_sums(&s->residency);
 	uint64_t most = s->config.resident_bytes;
-	if (link_empty(&s->residency.claims))
-		return most;
 	uint64_t room = memory_room(""), there = sums.used - sums.loading;
 	return room < most && there < most - room ? there + room : most;
 }
@@ -337,7 +417,8 @@ static void step(struct server *s)
 	uint64_t wake;
 
 	for (;;) {
-		s->residency.budget = budget(s);
+		s->residency.budget =
+			link_empty(&s->residency.claims) ? s->config.resident_bytes : objects_budget(s);
 		struct residency_step step = residency_next(&s->residency, server_now(), &wake);
 		struct fetch *j = step.claim ? link_of(step.claim, struct fetch, claim) : NULL;
 		struct object *o = step.object ? link_of(step.object, struct object, resident) : NULL;
@@ -349,7 +430,8 @@ static void step(struct server *s)
 			load_object(j);
 			break;
 		case RESIDENCY_EVICT:
-			evict(o, j != NULL);
+			evict(o,
+			      j ? "somebody else needs the room" : "nobody has used it for [resident] keep");
 			break;
 		case RESIDENCY_TOO_LARGE:
 		case RESIDENCY_PINNED:

@@ -25,8 +25,9 @@ struct object {
 	uint64_t *tile_nonfinite;  /* [geometry.tiles], when ready */
 	uint32_t writing, written; /* tiles: still to go into the image store; gone there */
 	unsigned handles;
-	bool damaged;	      /* in memory: out of the table, nobody may use it */
-	struct fetch *loader; /* while loading */
+	uint64_t last_session; /* number of the session that gave it back last */
+	bool damaged;	       /* in memory: out of the table, nobody may use it */
+	struct fetch *loader;  /* while loading */
 };
 
 /*
@@ -44,6 +45,18 @@ void object_hold(struct object *o);
 void object_release(struct object *o);
 /* Bytes it has, or will have when it is loaded. */
 uint64_t object_bytes(const struct object *o);
+
+/* NO_SUCH_OBJECT. */
+int object_find(struct object **out, struct server *server, uint64_t id, struct err *err);
+/* Frees the room of `o`, and tells who had it last `why`. OBJECT_USED with their names, PINNED. */
+int object_evict(struct object *o, const char *why, struct err *err);
+void object_pin(struct object *o);
+void object_unpin(struct object *o);
+
+/* What `l`, identified, would ask for. */
+struct claim object_claim(const struct load *l);
+/* Bytes that may be resident: what is configured, or what the machine has left now. */
+uint64_t objects_budget(const struct server *server);
 
 void objects_init(struct server *server);
 /* Forgets what nobody uses; all handles must be closed and all passes ended. */

@@ -1,4 +1,5 @@
 /* The operations on heads. */
+#include "heads.h"
 #include "runs.h"
 #include "own.h"
 #include <string.h>
@@ -13,18 +14,17 @@ static int layout_of(struct proto_bytes name, enum layout *out, struct err *err)
 	return err_set(err, NPU_E_BAD_VALUE, "there is no such layout; blocked and row-major are");
 }
 
-int on_head_open(struct request *r, const struct req_head_open *q, struct rep_head_open *a, struct err *err)
+int head_request(struct load_request *out, const struct file **file, struct session *s,
+		 const struct req_head_open *q, struct err *err)
 {
-	struct session *s = r->session;
-	const struct file *file = session_file(s, q->file);
 	struct load_request want = {
 		.options = {.transpose = q->transpose, .is_signed = q->is_signed, .k = q->k},
 		.tile = q->tile,
 		.store = q->store,
 	};
-	struct handle *h;
 
-	if (!file)
+	*file = session_file(s, q->file);
+	if (!*file)
 		return err_set(err, NPU_E_NO_SUCH_HANDLE,
 			       "this session has no file %llu: pass it on the side socket first",
 			       (unsigned long long)q->file);
@@ -36,9 +36,23 @@ int on_head_open(struct request *r, const struct req_head_open *q, struct rep_he
 	if (q->label.size)
 		err_printable(want.label, sizeof want.label, q->label.data, q->label.size);
 	else
-		snprintf(want.label, sizeof want.label, "%s", file->name);
+		snprintf(want.label, sizeof want.label, "%s", (*file)->name);
 	want.tensor = strndup(q->tensor.data, q->tensor.size);
-	result = handle_open(&h, s, file, &want, err);
+	if (!want.tensor)
+		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for a name", want.label);
+	*out = want;
+	return 0;
+}
+
+int on_head_open(struct request *r, const struct req_head_open *q, struct rep_head_open *a, struct err *err)
+{
+	struct load_request want;
+	const struct file *file;
+	struct handle *h;
+	int result = head_request(&want, &file, r->session, q, err);
+
+	if (result == 0)
+		result = handle_open(&h, r->session, file, &want, err);
 	if (result == 0)
 		a->head = h->number;
 	return result;
@@ -171,6 +185,32 @@ int on_head_close(struct request *r, const struct req_head_close *q, struct rep_
 	return result;
 }
 
+struct row_head head_row(const struct object *o, char digest[33])
+{
+	const struct geometry *g = &o->geometry;
+	int64_t goes = residency_goes_in(&o->server->residency, &o->resident, server_now());
+	return (struct row_head){
+		.id = o->id,
+		.label = PROTO_STR(o->label),
+		.tensor = PROTO_STR(o->tensor),
+		.type = PROTO_STR(o->type),
+		.layout = PROTO_STR(layout_name(g->layout)),
+		.hash = PROTO_STR(hash_hex(digest, o->resident.identity.hash)),
+		.state = PROTO_STR(o->resident.state == RESIDENT_READY ? "ready" : "loading"),
+		.nv = g->nv,
+		.h = g->h,
+		.kpad = g->kd,
+		.tile = g->nd,
+		.tiles = g->tiles,
+		.bytes = object_bytes(o),
+		.users = o->handles,
+		.rows = o->rows,
+		.pinned = o->resident.pins > 0,
+		.goes = goes >= 0,
+		.keep_ms = goes >= 0 ? (uint64_t)goes : 0,
+	};
+}
+
 int on_head_list(struct request *r, const struct req_head_list *q, struct rep_head_list *a, struct err *err)
 {
 	struct row_head rows[64];
@@ -182,30 +222,13 @@ int on_head_list(struct request *r, const struct req_head_list *q, struct rep_he
 	{
 		const struct object *o =
 			link_of(link_of(at, struct resident, in_objects), struct object, resident);
-		const struct geometry *g = &o->geometry;
 		if (o->id <= q->after)
 			continue;
 		if (n == 64) {
 			a->more = true;
 			break;
 		}
-		rows[n] = (struct row_head){
-			.id = o->id,
-			.label = PROTO_STR(o->label),
-			.tensor = PROTO_STR(o->tensor),
-			.type = PROTO_STR(o->type),
-			.layout = PROTO_STR(layout_name(g->layout)),
-			.hash = PROTO_STR(hash_hex(digests[n], o->resident.identity.hash)),
-			.state = PROTO_STR(o->resident.state == RESIDENT_READY ? "ready" : "loading"),
-			.nv = g->nv,
-			.h = g->h,
-			.kpad = g->kd,
-			.tile = g->nd,
-			.tiles = g->tiles,
-			.bytes = object_bytes(o),
-			.users = o->handles,
-			.rows = o->rows,
-		};
+		rows[n] = head_row(o, digests[n]);
 		n++;
 	}
 	a->heads = (struct proto_list){rows, n};

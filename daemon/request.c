@@ -2,6 +2,7 @@
 #include "handles.h"
 #include "log.h"
 #include "own.h"
+#include "plan.h"
 #include <string.h>
 #include <xxhash.h>
 
@@ -48,6 +49,8 @@ static void release(struct request *r)
 		r->session->in_flight--;
 	}
 	link_remove(&r->in_waiters);
+	if (r->plan)
+		plan_leave(r->plan);
 	r->server->in_flight--;
 	quota_give(&r->server->quota, r->uid, QUOTA_IN_FLIGHT);
 	if (r->object)

@@ -15,6 +15,7 @@
 struct object;
 struct handle;
 struct holding;
+struct plan;
 
 struct request {
 	struct link in_session;	 /* session.requests */
@@ -37,6 +38,7 @@ struct request {
 	struct event_ring *ring;    /* events.next, events.list: whose, and after which number */
 	uint64_t since;
 	struct holding *holding; /* ticket.wait: for which */
+	struct plan *plan;	 /* resident.plan: what it waits for */
 	/* head.run */
 	struct run run;
 	struct object *object; /* held */

@@ -75,6 +75,18 @@ void residency_release(struct resident *o, uint64_t now)
 	o->released = now;
 }
 
+void residency_pin(struct resident *o)
+{
+	o->pins = 1;
+	o->draining = false;
+}
+
+void residency_unpin(struct resident *o, uint64_t now)
+{
+	o->pins = 0;
+	o->released = now;
+}
+
 static bool idle(const struct resident *o)
 {
 	return o->state == RESIDENT_READY && o->refs == 0 && o->pins == 0;
@@ -99,10 +111,9 @@ struct residency_sums residency_sums(const struct residency *r)
 	return s;
 }
 
-static struct resident *find(struct residency *r, const struct identity *identity)
+static struct resident *find(const struct residency *r, const struct identity *identity)
 {
-	link_each(at, &r->objects)
-	{
+	for (struct link *at = r->objects.next; at != &r->objects; at = at->next) {
 		struct resident *o = link_of(at, struct resident, in_objects);
 		if (identity_equal(&o->identity, identity))
 			return o;
@@ -189,16 +200,24 @@ static bool drain(struct residency *r, const struct claim *w, uint64_t missing, 
 	return true;
 }
 
+/* Room that objects would take beside what is pinned: whether `need` bytes can ever be had. */
+static enum residency_verdict possible(const struct residency *r, uint64_t need, uint64_t pinned)
+{
+	if (need > r->budget)
+		return RESIDENCY_TOO_LARGE;
+	return need > r->budget - (pinned < r->budget ? pinned : r->budget) ? RESIDENCY_PINNED
+									    : RESIDENCY_LOAD;
+}
+
 /* What becomes of a claim that has to be loaded and has nobody older in front of it. */
 static struct residency_step make_room(struct residency *r, struct claim *w, uint64_t now, uint64_t *wake)
 {
 	struct residency_sums sums = residency_sums(r);
 	uint64_t need = w->bytes + w->transient, unused;
 
-	if (need > r->budget)
-		return (struct residency_step){RESIDENCY_TOO_LARGE, w, NULL};
-	if (need > r->budget - (sums.pinned < r->budget ? sums.pinned : r->budget))
-		return (struct residency_step){RESIDENCY_PINNED, w, NULL};
+	enum residency_verdict verdict = possible(r, need, sums.pinned);
+	if (verdict != RESIDENCY_LOAD)
+		return (struct residency_step){verdict, w, NULL};
 	if (sums.used <= r->budget - need)
 		return (struct residency_step){RESIDENCY_LOAD, w, NULL};
 	uint64_t missing = sums.used - (r->budget - need);
@@ -263,4 +282,56 @@ struct residency_step residency_next(struct residency *r, uint64_t now, uint64_t
 	}
 	struct resident *o = overdue(r, now, wake);
 	return (struct residency_step){o ? RESIDENCY_EVICT : RESIDENCY_NOTHING, NULL, o};
+}
+
+/* Of the objects that nobody uses, the one that goes next after `last` (NULL: the first of all). */
+static const struct resident *next_unused(const struct residency *r, const struct resident *last)
+{
+	const struct resident *next = NULL;
+	bool passed = !last; /* of equal age the table's order decides */
+	for (const struct link *at = r->objects.next; at != &r->objects; at = at->next) {
+		const struct resident *o = link_of(at, struct resident, in_objects);
+		if (o == last)
+			passed = true;
+		else if (idle(o) &&
+			 (!last || o->released > last->released ||
+			  (passed && o->released == last->released)) &&
+			 (!next || o->released < next->released))
+			next = o;
+	}
+	return next;
+}
+
+enum residency_verdict residency_plan(const struct residency *r, const struct claim *w,
+				      const struct resident **o, const struct resident **evicts, size_t room,
+				      size_t *count)
+{
+	struct residency_sums sums = residency_sums(r);
+	uint64_t need = w->bytes + w->transient, freed = 0;
+
+	*count = 0;
+	*o = find(r, &w->identity);
+	if (*o && (*o)->state != RESIDENT_ABANDONED)
+		return RESIDENCY_ATTACH;
+	enum residency_verdict verdict = possible(r, need, sums.pinned);
+	if (verdict != RESIDENCY_LOAD || sums.used <= r->budget - need)
+		return verdict;
+	uint64_t missing = sums.used - (r->budget - need);
+	if (sums.freeable < missing)
+		return RESIDENCY_NOTHING;
+	for (const struct resident *v = next_unused(r, NULL); freed < missing; v = next_unused(r, v)) {
+		freed += v->bytes;
+		if (*count < room)
+			evicts[*count] = v;
+		++*count;
+	}
+	return RESIDENCY_EVICT;
+}
+
+int64_t residency_goes_in(const struct residency *r, const struct resident *o, uint64_t now)
+{
+	if (!idle(o) || r->keep < 0)
+		return -1;
+	int64_t left = r->keep - (int64_t)(now - o->released);
+	return left > 0 ? left : 0;
 }

@@ -82,6 +82,10 @@ void residency_abandon(struct resident *o);
 void residency_remove(struct resident *o);
 void residency_hold(struct resident *o);
 void residency_release(struct resident *o, uint64_t now);
+/* It stays whatever others need, and claims that had it drained look elsewhere. */
+void residency_pin(struct resident *o);
+/* Its keep begins anew. */
+void residency_unpin(struct resident *o, uint64_t now);
 
 enum residency_verdict {
 	RESIDENCY_NOTHING,
@@ -104,6 +108,19 @@ struct residency_step {
  * (UINT64_MAX: only when something does).
  */
 struct residency_step residency_next(struct residency *r, uint64_t now, uint64_t *wake);
+
+/*
+ * What `w`, which need not have been asked for, would meet now: ATTACH to *o; LOAD; EVICT, after which it
+ * loads: *count objects, which are in evicts[] in the order they would go (as many as `room`, at least 1,
+ * takes); NOTHING: others would have to let go first; TOO_LARGE, PINNED. Changes nothing.
+ */
+enum residency_verdict residency_plan(const struct residency *r, const struct claim *w,
+				      const struct resident **o, const struct resident **evicts, size_t room,
+				      size_t *count);
+
+/* Milliseconds after which an object that nobody uses goes, if nothing happens before; below 0: it does not
+ * go. */
+int64_t residency_goes_in(const struct residency *r, const struct resident *o, uint64_t now);
 
 /* Where the budget goes; `freeable`: ready, without users and not pinned. */
 struct residency_sums {

@@ -357,3 +357,92 @@ Test(residency, fifty_objects_in_the_room_of_five_never_exceed_it_and_none_in_us
 	cr_assert_gt(uses, 1000u);
 	cr_assert_gt(w.loads, 100u);
 }
+
+Test(residency, what_is_pinned_is_never_evicted_and_a_claim_for_its_room_is_refused_at_once)
+{
+	TABLE(r, 100 * MB);
+	struct resident a, b;
+	uint64_t wake;
+	load(&r, &a, 1, 40 * MB, 0);
+	load(&r, &b, 2, 40 * MB, 0);
+	residency_release(&a, 10);
+	residency_release(&b, 20);
+	residency_pin(&a);
+	struct claim w = wanting(head(3), 50 * MB);
+	residency_ask(&r, &w, 1000);
+	struct residency_step s = residency_next(&r, 1000, &wake);
+	cr_assert_eq(s.verdict, RESIDENCY_EVICT);
+	cr_assert_eq(s.object, &b, "a was used longer ago, but is pinned");
+	residency_pin(&b);
+	w.bytes = 70 * MB;
+	s = residency_next(&r, 1000, &wake);
+	cr_assert_eq(s.verdict, RESIDENCY_PINNED);
+	residency_unpin(&a, 1000);
+	residency_unpin(&b, 1000);
+	s = residency_next(&r, 1000, &wake);
+	cr_assert_eq(s.verdict, RESIDENCY_EVICT);
+}
+
+Test(residency, pinning_ends_a_drain_and_unpinning_begins_the_keep_anew)
+{
+	TABLE(r, 100 * MB);
+	struct resident a;
+	uint64_t wake;
+	r.keep = 500;
+	load(&r, &a, 1, 60 * MB, 0);
+	struct claim w = wanting(head(2), 60 * MB);
+	residency_ask(&r, &w, 1000);
+	cr_assert_eq(residency_next(&r, 1000, &wake).verdict, RESIDENCY_NOTHING);
+	cr_assert(a.draining);
+	residency_pin(&a);
+	cr_assert_not(a.draining);
+	cr_assert_eq(residency_next(&r, 1001, &wake).verdict, RESIDENCY_PINNED);
+	residency_withdraw(&w);
+	residency_release(&a, 1100);
+	cr_assert_eq(residency_goes_in(&r, &a, 1700), -1);
+	cr_assert_eq(residency_next(&r, 1700, &wake).verdict, RESIDENCY_NOTHING);
+	residency_unpin(&a, 2000);
+	cr_assert_eq(residency_goes_in(&r, &a, 2100), 400);
+	cr_assert_eq(residency_next(&r, 2499, &wake).verdict, RESIDENCY_NOTHING);
+	cr_assert_eq(residency_next(&r, 2500, &wake).verdict, RESIDENCY_EVICT);
+}
+
+/* What residency_plan says of n, which has `bytes`. */
+static enum residency_verdict plan(struct residency *r, unsigned char n, uint64_t bytes,
+				   const struct resident **evicts, size_t *count)
+{
+	struct claim w = wanting(head(n), bytes);
+	const struct resident *there;
+	return residency_plan(r, &w, &there, evicts, 2, count);
+}
+
+Test(residency, a_plan_says_what_would_happen_and_changes_nothing)
+{
+	TABLE(r, 100 * MB);
+	struct resident o[3];
+	const struct resident *evicts[2];
+	size_t count;
+	for (unsigned char i = 0; i < 3; i++)
+		load(&r, &o[i], i + 1, 30 * MB, 0);
+	cr_assert_eq(plan(&r, 2, 30 * MB, evicts, &count), RESIDENCY_ATTACH);
+	cr_assert_eq(plan(&r, 9, 10 * MB, evicts, &count), RESIDENCY_LOAD);
+	cr_assert_eq(plan(&r, 9, 101 * MB, evicts, &count), RESIDENCY_TOO_LARGE);
+	cr_assert_eq(plan(&r, 9, 30 * MB, evicts, &count), RESIDENCY_NOTHING, "all three are held");
+	residency_release(&o[2], 10);
+	residency_release(&o[0], 20);
+	cr_assert_eq(plan(&r, 9, 30 * MB, evicts, &count), RESIDENCY_EVICT);
+	cr_assert_eq(count, 1);
+	cr_assert_eq(evicts[0], &o[2]);
+	cr_assert_eq(plan(&r, 9, 60 * MB, evicts, &count), RESIDENCY_EVICT);
+	cr_assert_eq(count, 2);
+	cr_assert_eq(evicts[1], &o[0], "in the order in which they were given back");
+	residency_release(&o[1], 20);
+	cr_assert_eq(plan(&r, 9, 100 * MB, evicts, &count), RESIDENCY_EVICT);
+	cr_assert_eq(count, 3, "counts more than there is room to name");
+	residency_pin(&o[2]);
+	cr_assert_eq(plan(&r, 9, 80 * MB, evicts, &count), RESIDENCY_PINNED);
+	cr_assert_eq(plan(&r, 9, 60 * MB, evicts, &count), RESIDENCY_EVICT);
+	cr_assert_eq(link_count(&r.objects), 3);
+	for (int i = 0; i < 3; i++)
+		cr_assert_not(o[i].draining);
+}
