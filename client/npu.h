@@ -344,7 +344,9 @@ int npu_resume(npu_client *c, uint64_t *waiting);
 struct npu_who {
 	char node[256];
 	bool there;
-	uint64_t hidden; /* processes that npud may not look into */
+	uint64_t hidden;       /* processes that npud may not look into */
+	char lock[256];	       /* the file that tools lock around their launches; "": none is used */
+	char lock_keeper[128]; /* who keeps it locked now, npud included; "": nobody, as far as is seen */
 };
 /* Processes that have the device's node open and no ticket. */
 int npu_who(npu_client *c, struct npu_who *out, int (*each)(void *arg, const struct npu_foreign_row *row),

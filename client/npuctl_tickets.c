@@ -253,13 +253,16 @@ int do_who(npu_client *c, const struct options *o)
 		return exit_npu(c, error, NULL);
 	}
 	if (o->json)
-		return print_json(json_pack("{so sb sI so}", "node", table_json_string(who.node), "there",
-					    who.there, "hidden", (json_int_t)who.hidden, "foreign",
-					    w.foreign));
+		return print_json(json_pack("{so sb sI so so so}", "node", table_json_string(who.node),
+					    "there", who.there, "hidden", (json_int_t)who.hidden, "lock",
+					    table_json_string(who.lock), "lock_keeper",
+					    table_json_string(who.lock_keeper), "foreign", w.foreign));
 	if (!who.there)
 		printf("%s: there is no such device\n", who.node);
 	else if (w.count == 0)
 		printf("%s: nobody uses it without a ticket\n", who.node);
+	if (who.lock_keeper[0])
+		printf("%s: locked by %s\n", who.lock, who.lock_keeper);
 	if (who.hidden)
 		printf("npud may not look into %" PRIu64 " processes of other users\n", who.hidden);
 	return 0;

@@ -460,6 +460,8 @@ NPU_API int npu_who(npu_client *c, struct npu_who *out,
 		return r;
 	*out = (struct npu_who){.there = p.there, .hidden = p.hidden};
 	call_copy(out->node, sizeof out->node, p.node);
+	call_copy(out->lock, sizeof out->lock, p.lock);
+	call_copy(out->lock_keeper, sizeof out->lock_keeper, p.lock_keeper);
 	return each_foreign(&p.foreign, each, arg);
 }
 

@@ -38,6 +38,7 @@ static const struct key {
 	TEXT_KEY("daemon", "admin_group", admin_group),
 	TEXT_KEY("device", "kind", device),
 	TEXT_KEY("device", "node", device_node),
+	TEXT_KEY("device", "lock", npu_lock),
 	TEXT_KEY("device", "kernels", kernels),
 	TEXT_KEY("device", "module", module),
 	COUNT_KEY("head", "threads", threads, 1, 16),
@@ -82,6 +83,7 @@ void config_defaults(struct config *c)
 
 	*c = (struct config){.device = "none",
 			     .device_node = "/dev/accel/accel0",
+			     .npu_lock = "/tmp/npu.lock",
 			     .module = NPUD_XRT_MODULE,
 			     .store_enabled = 1,
 			     .store_bytes = UINT64_C(32) << 30,
@@ -257,6 +259,10 @@ int config_read(struct config *c, const char *path, struct err *err)
 	if (strcmp(c->device, "none") != 0)
 		return err_set(err, NPU_E_BAD_CONFIG, "%s: [device] kind is \"%s\"; this npud knows: none",
 			       path, c->device);
+	if (c->npu_lock[0] && c->npu_lock[0] != '/')
+		return err_set(err, NPU_E_BAD_CONFIG,
+			       "%s: [device] lock is \"%s\"; an absolute path is needed, or nothing", path,
+			       c->npu_lock);
 	const char *paths[][2] = {
 		{"socket", c->socket}, {"cache_dir", c->cache_dir}, {"state_dir", c->state_dir}};
 	for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)

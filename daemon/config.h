@@ -14,6 +14,7 @@ struct config {
 				   owner */
 	char device[16];	/* [device] kind: none */
 	char device_node[256];	/* [device] node: of the NPU, for who has it open */
+	char npu_lock[256];	/* [device] lock: that tools take around launches; empty: none is used */
 	char kernels[256];	/* [device] kernels: directory of the kernel set; empty: none */
 	char module[256];	/* [device] module: npud-xrt.so */
 	uint64_t store_enabled; /* [store] enabled */

@@ -20,6 +20,7 @@ int engine_init(struct engine *e, struct kernels *kernels, unsigned threads)
 {
 	memset(e, 0, sizeof *e);
 	e->kernels = kernels;
+	npulock_init(&e->lock, "");
 	if (!kernels_pick(&e->reference, CPU_ANY, "ref") || !pool_new(&e->pool, threads))
 		return NPU_E_NO_MEMORY;
 	image_measure(kernels, e->pool);
@@ -158,9 +159,13 @@ static const char *device_run(struct engine *e, struct target *t, const struct p
 		d.slots[i].pass = &d;
 		d.slots[i].acc = acc + i * (size_t)most * g->nd;
 	}
-	enum job_result result = launch_all(e, t, pass, &d, most, some);
+	const char *kept = npulock_take(&e->lock);
+	enum job_result result = kept ? JOB_REFUSED : launch_all(e, t, pass, &d, most, some);
+	npulock_give(&e->lock);
 	uv_cond_destroy(&d.done);
 	uv_mutex_destroy(&d.lock);
+	if (kept)
+		return kept;
 	if (result != JOB_DONE)
 		return result_name(result);
 	for (uint32_t m = 0; m < pass->count; m++) {

@@ -8,6 +8,7 @@
 
 #include "err.h"
 #include "image.h"
+#include "npulock.h"
 #include "path.h"
 
 struct runner;
@@ -28,10 +29,11 @@ struct engine {
 	struct kernels reference; /* what the host is verified against where there is no device */
 	struct pool *pool;
 	struct runner *runner; /* NULL: no device */
+	struct npulock lock;   /* around work on it */
 };
 
-/* `threads` at least 1, the caller's included. Measures what suits this machine's memory (image_measure).
- * NO_MEMORY. */
+/* `threads` at least 1, the caller's included; no lock until npulock_init is called on it. Measures what
+ * suits this machine's memory (image_measure). NO_MEMORY. */
 int engine_init(struct engine *e, struct kernels *kernels, unsigned threads);
 void engine_fini(struct engine *e);
 

@@ -65,6 +65,8 @@ static int run_pass(struct executor *e, const struct batch_part *parts, unsigned
 		}
 	}
 	uint64_t reserved = atomic_load(&e->reserved);
+	/* Who holds the device runs tools of its own, which lock each other out. */
+	e->engine.lock.yielded = reserved != 0;
 	return engine_run(&e->engine, any->target, &(struct pass){q, rows, n}, any->path,
 			  reserved && reserved != any->ticket, any->verify, report, err);
 }

@@ -1,4 +1,5 @@
 /* Handlers of tickets: a few lines each, the arbiter and tickets.c do the work. */
+#include "npulock.h"
 #include "own.h"
 #include "request.h"
 #include <stdio.h>
@@ -426,10 +427,15 @@ int on_resume(struct request *r, const struct req_resume *q, struct rep_resume *
 static void answer_who(struct request *r)
 {
 	struct neighbours *n = &r->server->neighbours;
+	const char *lock = r->server->config.npu_lock;
+	char keeper[128];
+	npulock_keeper(lock, keeper, sizeof keeper);
 	struct rep_who a = {
 		.node = PROTO_STR(r->server->config.device_node),
 		.there = access(r->server->config.device_node, F_OK) == 0,
 		.hidden = n->hidden,
+		.lock = PROTO_STR(lock),
+		.lock_keeper = PROTO_STR(keeper),
 		.foreign = neighbours_list(n, NEIGHBOURS_MAX),
 	};
 	request_reply(r, &a);

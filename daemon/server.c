@@ -178,6 +178,7 @@ int server_init(struct server *s, const struct config *config, const struct conf
 	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, (uint32_t)s->config.batch,
 			  request_ran, s))
 		return err_set(err, NPU_E_NO_MEMORY, "the executor's threads cannot be made");
+	npulock_init(&s->executor.engine.lock, s->config.npu_lock); /* no pass is there to use it yet */
 	r = neighbours_init(&s->neighbours, s, err);
 	if (r == 0)
 		r = tickets_init(&s->tickets, s, err);

@@ -6,6 +6,7 @@
 cat >"$work/npud.conf" <<END
 [device]
 node = $work/node
+lock = $work/npu.lock
 [ticket]
 per_user = 6
 END
@@ -73,6 +74,19 @@ in_background "$hold" --alone -- sh -c "echo alone >>'$work/order'"
 sleep 0.3
 kill "$neighbour"
 until_true grep -q alone "$work/order" || fail "never alone"
+# Who keeps the lock of the tools is named.
+flock "$work/npu.lock" sleep 100 &
+locker=$!
+children+=("$locker")
+until_true sh -c "! flock -n '$work/npu.lock' true" || fail "flock does not lock"
+if grep -q " $locker .*:$(stat -c %i "$work/npu.lock") " /proc/locks; then
+	expect 0 "$npuctl" who
+	grep -qF "$work/npu.lock: locked by pid $locker (flock)" "$work/out" || fail "who does not name who locks: $(cat "$work/out")"
+fi
+pkill -P "$locker"
+wait "$locker"
+expect 0 "$npuctl" who --json
+grep -q '"lock_keeper": *""' "$work/out" || fail "the lock is free: $(cat "$work/out")"
 # Who uses it under a ticket is no neighbour.
 expect 0 "$hold" -- sh -c "exec 5<'$work/node'; '$npuctl' who | grep -q nobody"
 
