@@ -25,7 +25,7 @@
 #define CHECK_CPU_SECONDS 20 /* of a child whom a damaged tree leads in circles; a slow disk takes none */
 #define PAGE_HEADER 16u	     /* of LMDB */
 #define DATABASES 4
-#define LOCK_TRIES 20
+#define LOCK_TRIES 200
 #define LOCK_PAUSE_US 10000
 
 /* Memory maps over a network are not coherent and locks there do not hold. */
