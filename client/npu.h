@@ -188,8 +188,12 @@ struct npu_head_row {
 	bool pinned; /* stays, used or not */
 	bool goes;   /* nobody uses it: it goes after keep_ms, or sooner if others need the room */
 	uint64_t keep_ms;
+	uint64_t layer;	  /* of projection weights */
+	const char *role; /* "head", or what projection weights are for */
 };
 int npu_heads(npu_client *c, int (*each)(void *arg, const struct npu_head_row *row), void *arg);
+/* Resident projection weights, alike: h is K, nv is N. */
+int npu_weights_list(npu_client *c, int (*each)(void *arg, const struct npu_head_row *row), void *arg);
 
 /* What npu_head_open would need now; sizes are bytes. */
 struct npu_plan {

@@ -296,6 +296,7 @@ static void help(void)
 	      "  status               the daemon's health, load and counters\n"
 	      "  clients              who is connected\n"
 	      "  heads                what is resident, and how large\n"
+	      "  weights              the same of layers' projection weights\n"
 	      "  plan MODEL           what opening it would need, and what would go for it\n"
 	      "  evict|pin|unpin ID   give up what is resident, or have it stay (administrators)\n"
 	      "  tickets [show|revoke ID|move ID PLACE]  who has the NPU, and who waits\n"
@@ -335,11 +336,12 @@ static const struct command {
 	int most;					    /* words it may have without needing one */
 } commands[] = {
 	{"status", do_status, NULL, 0},	  {"clients", do_clients, NULL, 0}, {"heads", do_heads, NULL, 0},
-	{"evict", do_evict, "head", 0},	  {"pin", do_pin, "head", 0},	    {"unpin", do_unpin, "head", 0},
-	{"plan", do_plan, "model", 0},	  {"ping", do_ping, NULL, 0},	    {"events", do_events, NULL, 0},
-	{"kick", do_kick, "session", 0},  {"reload", do_reload, NULL, 0},   {"version", NULL, NULL, 0},
-	{"tickets", do_tickets, NULL, 3}, {"why", do_why, "ticket", 0},	    {"drain", do_drain, NULL, 0},
-	{"resume", do_resume, NULL, 0},	  {"who", do_who, NULL, 0},	    {"usage", do_usage, NULL, 0},
+	{"weights", do_weights, NULL, 0}, {"evict", do_evict, "head", 0},   {"pin", do_pin, "head", 0},
+	{"unpin", do_unpin, "head", 0},	  {"plan", do_plan, "model", 0},    {"ping", do_ping, NULL, 0},
+	{"events", do_events, NULL, 0},	  {"kick", do_kick, "session", 0},  {"reload", do_reload, NULL, 0},
+	{"version", NULL, NULL, 0},	  {"tickets", do_tickets, NULL, 3}, {"why", do_why, "ticket", 0},
+	{"drain", do_drain, NULL, 0},	  {"resume", do_resume, NULL, 0},   {"who", do_who, NULL, 0},
+	{"usage", do_usage, NULL, 0},
 };
 
 static int run(const struct command *command, const struct options *o)

@@ -29,6 +29,7 @@ int finish_listing(struct listing *l, npu_client *c, const struct options *o, co
 
 /* npuctl_resident.c */
 int do_heads(npu_client *c, const struct options *o);
+int do_weights(npu_client *c, const struct options *o);
 int do_evict(npu_client *c, const struct options *o);
 int do_pin(npu_client *c, const struct options *o);
 int do_unpin(npu_client *c, const struct options *o);

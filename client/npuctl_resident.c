@@ -7,15 +7,16 @@
 
 static json_t *json_of_head(const struct npu_head_row *row)
 {
-	return json_pack("{sI so so so so so so sI sI sI sI sI sI sI sI sb so}", "id", (json_int_t)row->id,
-			 "label", table_json_string(row->label), "tensor", table_json_string(row->tensor),
-			 "type", table_json_string(row->type), "layout", table_json_string(row->layout),
-			 "hash", table_json_string(row->hash), "state", table_json_string(row->state), "nv",
-			 (json_int_t)row->nv, "h", (json_int_t)row->h, "kpad", (json_int_t)row->kpad, "tile",
-			 (json_int_t)row->tile, "tiles", (json_int_t)row->tiles, "bytes",
-			 (json_int_t)row->bytes, "users", (json_int_t)row->users, "rows",
-			 (json_int_t)row->rows, "pinned", (int)row->pinned, "keep_ms",
-			 row->goes ? json_integer((json_int_t)row->keep_ms) : json_null());
+	return json_pack("{sI so so so so so so sI sI sI sI sI sI sI sI sb so sI so}", "id",
+			 (json_int_t)row->id, "label", table_json_string(row->label), "tensor",
+			 table_json_string(row->tensor), "type", table_json_string(row->type), "layout",
+			 table_json_string(row->layout), "hash", table_json_string(row->hash), "state",
+			 table_json_string(row->state), "nv", (json_int_t)row->nv, "h", (json_int_t)row->h,
+			 "kpad", (json_int_t)row->kpad, "tile", (json_int_t)row->tile, "tiles",
+			 (json_int_t)row->tiles, "bytes", (json_int_t)row->bytes, "users",
+			 (json_int_t)row->users, "rows", (json_int_t)row->rows, "pinned", (int)row->pinned,
+			 "keep_ms", row->goes ? json_integer((json_int_t)row->keep_ms) : json_null(), "layer",
+			 (json_int_t)row->layer, "role", table_json_string(row->role));
 }
 
 /* How long it stays. */
@@ -31,34 +32,56 @@ static void cell_kept(struct table *t, const struct npu_head_row *row)
 		table_cell(t, "%s", row->users ? "in use" : "-");
 }
 
+/* The cells that heads and weights have. */
+static void add_cells(struct table *t, const struct npu_head_row *row)
+{
+	table_cell(t, "%" PRIu64, row->id);
+	table_stranger(t, row->state);
+	table_bytes(t, row->bytes);
+	table_cell(t, "%" PRIu64, row->users);
+	cell_kept(t, row);
+	table_cell(t, "%" PRIu64, row->rows);
+	table_cell(t, "%" PRIu64, row->nv);
+	table_cell(t, "%" PRIu64, row->h);
+	table_cell(t, "%" PRIu64, row->tile);
+	table_stranger(t, row->layout);
+	table_stranger(t, row->type);
+	table_cell(t, "%.8s", row->hash ? row->hash : "-");
+	table_stranger(t, row->tensor);
+	table_stranger(t, row->label);
+}
+
 static int add_head(void *arg, const struct npu_head_row *row)
 {
 	struct listing *l = arg;
 
 	if (l->array)
 		return json_array_append_new(l->array, json_of_head(row)) ? NPU_E_NO_MEMORY : 0;
-	table_cell(&l->table, "%" PRIu64, row->id);
-	table_stranger(&l->table, row->state);
-	table_bytes(&l->table, row->bytes);
-	table_cell(&l->table, "%" PRIu64, row->users);
-	cell_kept(&l->table, row);
-	table_cell(&l->table, "%" PRIu64, row->rows);
-	table_cell(&l->table, "%" PRIu64, row->nv);
-	table_cell(&l->table, "%" PRIu64, row->h);
-	table_cell(&l->table, "%" PRIu64, row->tile);
-	table_stranger(&l->table, row->layout);
-	table_stranger(&l->table, row->type);
-	table_cell(&l->table, "%.8s", row->hash ? row->hash : "-");
-	table_stranger(&l->table, row->tensor);
-	table_stranger(&l->table, row->label);
+	add_cells(&l->table, row);
 	return 0;
 }
 
-static const struct table_column columns[] = {
-	{"ID", true},	 {"STATE", false}, {"SIZE", true},    {"USERS", true},	{"KEPT", true},
-	{"ROWS", true},	 {"NV", true},	   {"H", true},	      {"TILE", true},	{"LAYOUT", false},
-	{"TYPE", false}, {"HASH", false},  {"TENSOR", false}, {"LABEL", false},
-};
+static int add_weights(void *arg, const struct npu_head_row *row)
+{
+	struct listing *l = arg;
+
+	if (l->array)
+		return json_array_append_new(l->array, json_of_head(row)) ? NPU_E_NO_MEMORY : 0;
+	table_cell(&l->table, "%" PRIu64, row->layer);
+	table_stranger(&l->table, row->role);
+	add_cells(&l->table, row);
+	return 0;
+}
+
+#define COLUMNS(n, k)                                                                                      \
+	{"ID", true}, {"STATE", false}, {"SIZE", true}, {"USERS", true}, {"KEPT", true}, {"ROWS", true},   \
+		{n, true}, {k, true}, {"TILE", true}, {"LAYOUT", false}, {"TYPE", false}, {"HASH", false}, \
+		{"TENSOR", false},                                                                         \
+	{                                                                                                  \
+		"LABEL", false                                                                             \
+	}
+static const struct table_column columns[] = {COLUMNS("NV", "H")};
+static const struct table_column weights_columns[] = {{"LAYER", true}, {"ROLE", false}, COLUMNS("N", "K")};
 
 int do_heads(npu_client *c, const struct options *o)
 {
@@ -68,6 +91,16 @@ int do_heads(npu_client *c, const struct options *o)
 		return no_memory();
 	table_init(&l.table, columns, sizeof columns / sizeof *columns);
 	return finish_listing(&l, c, o, "heads", npu_heads(c, add_head, &l));
+}
+
+int do_weights(npu_client *c, const struct options *o)
+{
+	struct listing l = {.array = o->json ? json_array() : NULL};
+
+	if (o->json && !l.array)
+		return no_memory();
+	table_init(&l.table, weights_columns, sizeof weights_columns / sizeof *weights_columns);
+	return finish_listing(&l, c, o, "weights", npu_weights_list(c, add_weights, &l));
 }
 
 /* The number that `o` names, or an exit status. */

@@ -106,8 +106,8 @@ static int print_json(const struct load *l, json_t *files)
 	const struct geometry *g = &l->geometry;
 	json_t *root = json_pack(
 		"{so so so s{sI sI sI sI sI ss} sI sO}", "model", table_json_string(l->request.label),
-		"tensor", table_json_string(l->matrix.tensor->name), "type",
-		table_json_string(l->matrix.reading), "geometry", "nv", (json_int_t)g->nv, "h",
+		"tensor", table_json_string(l->parts[0].matrix.tensor->name), "type",
+		table_json_string(l->parts[0].matrix.reading), "geometry", "nv", (json_int_t)g->nv, "h",
 		(json_int_t)g->h, "kpad", (json_int_t)g->kd, "tile", (json_int_t)g->nd, "tiles",
 		(json_int_t)g->tiles, "layout", g->layout == LAYOUT_BLOCKED ? "blocked" : "row-major",
 		"weights_nonfinite", (json_int_t)l->nonfinite, "files", files);

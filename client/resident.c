@@ -11,13 +11,14 @@ static int each_head(struct proto_list list, uint64_t *after,
 	const struct row_head *rows = list.rows;
 
 	for (size_t i = 0; i < list.count; i++) {
-		char label[129], tensor[513], type[33], layout[17], hash[33], state[17];
+		char label[129], tensor[513], type[33], layout[17], hash[33], state[17], role[16];
 		call_copy(label, sizeof label, rows[i].label);
 		call_copy(tensor, sizeof tensor, rows[i].tensor);
 		call_copy(type, sizeof type, rows[i].type);
 		call_copy(layout, sizeof layout, rows[i].layout);
 		call_copy(hash, sizeof hash, rows[i].hash);
 		call_copy(state, sizeof state, rows[i].state);
+		call_copy(role, sizeof role, rows[i].role);
 		struct npu_head_row row = {
 			.id = rows[i].id,
 			.nv = rows[i].nv,
@@ -37,8 +38,10 @@ static int each_head(struct proto_list list, uint64_t *after,
 			.pinned = rows[i].pinned,
 			.goes = rows[i].goes,
 			.keep_ms = rows[i].keep_ms,
+			.layer = rows[i].layer,
+			.role = role,
 		};
-		int r = after ? client_rises("head.list", after, row.id) : 0;
+		int r = after ? client_rises("the list of what is resident", after, row.id) : 0;
 		if (r || (r = each(arg, &row)))
 			return r;
 	}
@@ -62,6 +65,27 @@ NPU_API int npu_heads(npu_client *c, int (*each)(void *arg, const struct npu_hea
 		if (r)
 			return r;
 		more = p.more && p.heads.count > 0;
+	}
+	return 0;
+}
+
+NPU_API int npu_weights_list(npu_client *c, int (*each)(void *arg, const struct npu_head_row *row), void *arg)
+{
+	int r = client_usable(c);
+	if (r)
+		return r;
+	if (!each)
+		return err_set(client_err(), NPU_E_BAD_VALUE, "npu_weights_list: each must be given");
+	struct req_weights_list q = {};
+	for (bool more = true; more;) {
+		struct rep_weights_list p = {};
+		cleanup(answer_fini) struct answer a = {};
+		r = client_ask(c, OP_weights_list, &q, &p, &a);
+		if (r == 0)
+			r = each_head(p.weights, &q.after, each, arg);
+		if (r)
+			return r;
+		more = p.more && p.weights.count > 0;
 	}
 	return 0;
 }

@@ -28,10 +28,16 @@ static void log_open(const struct object *o, uint64_t session, uint32_t from_sto
 		     uint32_t written, uint32_t refused, double seconds)
 {
 	const struct geometry *g = &o->geometry;
+	const struct identity *i = &o->resident.identity;
+	if (o->resident.fleeting) /* every token has some */
+		return;
+	char what[ROLE_MAX + 40] = "lm head";
+	if (strcmp(i->role, HEAD_ROLE) != 0)
+		snprintf(what, sizeof what, "layer %" PRIu32 " role %s", i->layer, i->role);
 	log_line("session", session,
-		 "%s: lm head: %" PRIu32 " tile(s) from the image store, %" PRIu32 " packed (%" PRIu32
+		 "%s: %s: %" PRIu32 " tile(s) from the image store, %" PRIu32 " packed (%" PRIu32
 		 " written), %" PRIu32 " refused; kd=%" PRIu32 " T=%" PRIu32 " %s, %.1f MB, %.3f s",
-		 o->label, from_store, packed, written, refused, g->kd, g->nd, layout_name(g->layout),
+		 o->label, what, from_store, packed, written, refused, g->kd, g->nd, layout_name(g->layout),
 		 (double)object_bytes(o) / 1e6, seconds);
 }
 

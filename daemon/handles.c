@@ -8,6 +8,7 @@ int handle_open(struct handle **out, struct session *s, const struct file *file,
 {
 	struct server *server = s->server;
 	struct load *load;
+	bool fleeting = want->fleeting;
 	cleanup(freep) char *tensor = want->tensor; /* the load's, once there is one */
 	cleanup(source_fini) struct source source = {NULL, 0};
 	int r = session_source(s, file, &source, err);
@@ -29,6 +30,7 @@ int handle_open(struct handle **out, struct session *s, const struct file *file,
 		return err_set(err, r, "%s: out of memory", want->label);
 	}
 	h->session = s;
+	h->fleeting = fleeting;
 	h->number = ++s->next_handle;
 	h->opened_ns = uv_hrtime();
 	link_init(&h->waiters);
@@ -42,6 +44,9 @@ void handle_close(struct handle *h)
 {
 	struct session *s = h->session;
 
+	if (h->closing) /* by a request that waits for it, and is ended here */
+		return;
+	h->closing = true;
 	while (!link_empty(&h->waiters))
 		request_stop(link_of(h->waiters.next, struct request, in_waiters), NPU_E_CANCELLED,
 			     "the handle was closed");
@@ -63,12 +68,12 @@ int handle_find(struct handle **out, struct session *s, uint64_t number, struct 
 	link_each(at, &s->handles)
 	{
 		struct handle *h = link_of(at, struct handle, in_session);
-		if (h->number == number) {
+		if (h->number == number && !h->fleeting) {
 			*out = h;
 			return 0;
 		}
 	}
-	return err_set(err, NPU_E_NO_SUCH_HANDLE, "this session has no head %llu",
+	return err_set(err, NPU_E_NO_SUCH_HANDLE, "this session has no head or weights %llu",
 		       (unsigned long long)number);
 }
 

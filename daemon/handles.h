@@ -14,8 +14,10 @@ struct handle {
 	struct object *object; /* held, and ready; NULL before, and where there will be none */
 	struct fetch *fetch;   /* while it is on its way */
 	struct err err;	       /* why there will be none */
-	struct link waiters;   /* requests */
-	bool attached;	       /* it was resident, or somebody else loaded it */
+	bool fleeting;	       /* one request's, which closes it; nobody else finds it */
+	bool closing;
+	struct link waiters; /* requests */
+	bool attached;	     /* it was resident, or somebody else loaded it */
 	struct opened {
 		uint32_t from_store, packed, refused; /* tiles */
 		uint64_t gathered;		      /* columns read to be packed */

@@ -52,15 +52,17 @@ static int cancelled(struct err *err)
 }
 
 /* What a pass does with a decoded slice: stored rows first .. first+rows-1. */
-typedef void slice_fn(struct load *l, uint32_t first, uint32_t rows, const float *values);
+typedef void slice_fn(struct load *l, const struct load_part *part, uint32_t first, uint32_t rows,
+		      const float *values);
 
 /*
- * One reading of the whole matrix, slice by slice, by several threads at once. They read and pack beside
+ * One reading of a whole matrix, slice by slice, by several threads at once. They read and pack beside
  * each other; the hash, whose bytes have an order, and `in_order` run in the order of the slices, each
  * slice by the thread that read it, while it is in that thread's cache.
  */
 struct reading {
 	struct load *load;
+	const struct load_part *part;
 	slice_fn *in_order, *each; /* NULL: nothing */
 	bool sampling;		   /* the sample is taken from the bytes that are hashed */
 	uint32_t bands, step;	   /* of the matrix; of one slice */
@@ -77,10 +79,11 @@ struct reading {
 };
 
 /* Whether any tile that stored rows first .. first+rows-1 belong to is to be packed. */
-static bool is_packed(const struct load *l, uint32_t first, uint32_t rows)
+static bool is_packed(const struct load *l, const struct load_part *part, uint32_t first, uint32_t rows)
 {
-	uint32_t t = l->matrix.transposed ? 0 : first / l->geometry.nd;
-	uint32_t last = l->matrix.transposed ? l->geometry.tiles - 1 : (first + rows - 1) / l->geometry.nd;
+	const struct matrix *m = &part->matrix;
+	uint32_t from = part->from + (m->transposed ? 0 : first), count = m->transposed ? m->nv : rows;
+	uint32_t t = from / l->geometry.nd, last = (from + count - 1) / l->geometry.nd;
 
 	while (t < last && !l->tiles[t].packed)
 		t++;
@@ -91,7 +94,7 @@ static void take_slice(void *arg, uint32_t i, unsigned thread)
 {
 	struct reading *g = arg;
 	struct load *l = g->load;
-	const struct matrix *m = &l->matrix;
+	const struct matrix *m = &g->part->matrix;
 	uint32_t at = i * g->step, count = g->bands - at < g->step ? g->bands - at : g->step;
 	uint32_t first = at * m->band_rows, rows = count * m->band_rows;
 	char *stored = g->rooms + thread * g->room;
@@ -100,7 +103,7 @@ static void take_slice(void *arg, uint32_t i, unsigned thread)
 	int r = atomic_load(&l->stop) ? cancelled(&err) : matrix_read(m, at, count, stored, &err);
 
 	rows = m->rows - first < rows ? m->rows - first : rows;
-	bool wanted = g->in_order || (g->each && is_packed(l, first, rows));
+	bool wanted = g->in_order || (g->each && is_packed(l, g->part, first, rows));
 	if (r == 0 && wanted && values != (float *)stored)
 		matrix_decode(m, stored, count, values);
 
@@ -116,9 +119,9 @@ static void take_slice(void *arg, uint32_t i, unsigned thread)
 	if (go) {
 		hasher_add(g->hasher, stored, count * m->band_bytes);
 		if (g->sampling)
-			sample_stored(&l->sample, m, &l->geometry, at, count, stored);
+			sample_stored(&l->sample, m, &l->geometry, g->part->from, at, count, stored);
 		if (g->in_order)
-			g->in_order(l, first, rows, values);
+			g->in_order(l, g->part, first, rows, values);
 	}
 	uv_mutex_lock(&g->lock);
 	g->turn++;
@@ -127,13 +130,13 @@ static void take_slice(void *arg, uint32_t i, unsigned thread)
 	if (!go || !g->each)
 		return;
 	if (wanted)
-		g->each(l, first, rows, values);
+		g->each(l, g->part, first, rows, values);
 	uv_mutex_lock(&g->lock);
 	g->rows_done += rows;
 	/* Slices end in any order: so much is done, of whichever tile. Transposed, none is done before all
 	 * are. */
 	if (!m->transposed)
-		atomic_store(&l->tiles_done, g->rows_done / l->geometry.nd);
+		atomic_store(&l->tiles_done, (g->part->from + g->rows_done) / l->geometry.nd);
 	uv_mutex_unlock(&g->lock);
 }
 
@@ -143,9 +146,9 @@ static size_t whole_lines(size_t bytes)
 }
 
 /* How the matrix is cut: g->bands, step, stored and room. Returns how many threads have a slice at once. */
-static uint32_t cut(struct reading *g, const struct load *l)
+static uint32_t cut(struct reading *g, const struct load *l, const struct load_part *part)
 {
-	const struct matrix *m = &l->matrix;
+	const struct matrix *m = &part->matrix;
 	uint64_t as_float = (uint64_t)m->band_rows * m->width * sizeof(float);
 	uint64_t step = SLICE / (m->band_bytes > as_float ? m->band_bytes : as_float);
 
@@ -163,20 +166,27 @@ static uint32_t cut(struct reading *g, const struct load *l)
 
 uint64_t load_transient(const struct load *l)
 {
-	struct reading g;
-	return cut(&g, l) * g.room + (l->amax ? l->matrix.nv * sizeof *l->amax : 0);
+	uint64_t most = 0;
+	for (unsigned i = 0; i < l->part_count; i++) {
+		struct reading g;
+		uint64_t bytes = cut(&g, l, &l->parts[i]);
+		bytes *= g.room;
+		most = bytes > most ? bytes : most;
+	}
+	return most + (l->amax ? l->geometry.nv * sizeof *l->amax : 0);
 }
 
-/* Reads, hashes and hands on the whole matrix. */
-static int read_all(struct load *l, slice_fn *in_order, slice_fn *each, unsigned char hash[16],
-		    struct err *err)
+/* Reads, hashes and hands on one whole matrix. */
+static int read_part(struct load *l, const struct load_part *part, slice_fn *in_order, slice_fn *each,
+		     unsigned char hash[16], struct err *err)
 {
 	struct reading g = {.load = l,
+			    .part = part,
 			    .in_order = in_order,
 			    .each = each,
-			    .sampling = !each && !l->matrix.transposed,
+			    .sampling = !each && !part->matrix.transposed,
 			    .err = err};
-	uint32_t threads = cut(&g, l), slices = (g.bands + g.step - 1) / g.step;
+	uint32_t threads = cut(&g, l, part), slices = (g.bands + g.step - 1) / g.step;
 	size_t size = threads * g.room;
 	cleanup(hasher_freep) struct hasher *hasher = NULL;
 	cleanup(pool_freep) struct pool *pool = NULL;
@@ -192,34 +202,90 @@ static int read_all(struct load *l, slice_fn *in_order, slice_fn *each, unsigned
 	uv_mutex_destroy(&g.lock);
 	pages_free(g.rooms, size);
 	if (g.result == 0)
-		hasher_end(hasher, &l->matrix, hash);
+		hasher_end(hasher, &part->matrix, hash);
 	return g.result;
 }
 
-static void take_amax(struct load *l, uint32_t first, uint32_t rows, const float *values)
+static void take_amax(struct load *l, const struct load_part *part, uint32_t first, uint32_t rows,
+		      const float *values)
 {
+	const struct matrix *m = &part->matrix;
 	uint64_t nonfinite = 0;
-	for (uint32_t i = 0; i < rows; i++, values += l->matrix.width) {
-		nonfinite += pack_amax(l->amax, values, l->matrix.width);
-		sample_take(&l->sample, &l->geometry, first + i, values);
+	for (uint32_t i = 0; i < rows; i++, values += m->width) {
+		nonfinite += pack_amax(l->amax + part->from, values, m->width);
+		sample_take(&l->sample, m, &l->geometry, part->from, first + i, values);
 	}
 	/* Which column each is of is not kept: the first tile has them all. */
-	atomic_fetch_add(&l->tiles[0].nonfinite, nonfinite);
+	atomic_fetch_add(&l->tiles[part->from / l->geometry.nd].nonfinite, nonfinite);
+}
+
+/* Finds the tensors and what shape they have together. */
+static int find_parts(struct load *l, struct err *err)
+{
+	const struct load_request *q = &l->request;
+	const char *name = q->tensor;
+	uint64_t columns = 0;
+
+	for (l->part_count = 0; l->part_count < (q->tensors ? q->tensors : 1); name += strlen(name) + 1) {
+		struct load_part *part = &l->parts[l->part_count];
+		const struct matrix *m = &part->matrix;
+		const struct tensor *tensor;
+		enum head_reason why;
+		char shown[2][128];
+		int r = container_head(l->container, name, &tensor, &why, err);
+		if (r == 0)
+			r = matrix_init(&part->matrix, l->container, tensor, &q->options, why == HEAD_TIED,
+					err);
+		if (r)
+			return r;
+		if (m->h != l->parts[0].matrix.h || columns + m->nv > UINT32_MAX)
+			return err_set(err, NPU_E_BAD_GEOMETRY,
+				       "%s: %s has H=%u and %s H=%u: only matrices of the same H, with fewer "
+				       "than 2^32 columns together, go side by side",
+				       q->label, err_printable(shown[0], sizeof shown[0], name, strlen(name)),
+				       m->h,
+				       err_printable(shown[1], sizeof shown[1], q->tensor, strlen(q->tensor)),
+				       l->parts[0].matrix.h);
+		part->from = (uint32_t)columns;
+		columns += m->nv;
+		l->why = why;
+		l->part_count++;
+	}
+	l->geometry.nv = (uint32_t)columns;
+	l->geometry.h = l->parts[0].matrix.h;
+	return 0;
+}
+
+/* Several hashes in their order have one: design 10, section 7. */
+static int hash_parts(struct load *l, struct err *err)
+{
+	cleanup(hasher_freep) struct hasher *hasher = NULL;
+
+	if (l->part_count == 1) {
+		memcpy(l->hash, l->parts[0].hash, sizeof l->hash);
+		return 0;
+	}
+	if (hasher_new(&hasher, l->secret))
+		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for a hash", l->request.label);
+	for (unsigned i = 0; i < l->part_count; i++)
+		hasher_add(hasher, l->parts[i].hash, sizeof l->parts[i].hash);
+	hasher_end_plain(hasher, l->hash);
+	return 0;
 }
 
 int load_identify(struct load *l, struct err *err)
 {
 	const struct load_request *q = &l->request;
-	const struct tensor *tensor;
+	bool transposed = false;
+	size_t band = 0; /* values of the largest */
 	int r = source_open(&l->container, &l->source, q->label, err);
 	if (r == 0)
-		r = container_head(l->container, q->tensor, &tensor, &l->why, err);
-	if (r == 0)
-		r = matrix_init(&l->matrix, l->container, tensor, &q->options, l->why == HEAD_TIED, err);
+		r = find_parts(l, err);
 	if (r)
 		return r;
-	if (!geometry_make(&l->geometry, l->matrix.nv, l->matrix.h, q->tile, q->layout)) {
-		uint32_t kd = (l->matrix.h + 63) / 64 * 64;
+	const uint32_t nv = l->geometry.nv, h = l->geometry.h;
+	if (!geometry_make(&l->geometry, nv, h, q->tile, q->layout)) {
+		uint32_t kd = (h + 63) / 64 * 64;
 		return err_set(err, NPU_E_BAD_GEOMETRY,
 			       "%s: kd=%u T=%u does not go: %s, and T is at most the %u vocabulary rows "
 			       "rounded up to 128",
@@ -227,21 +293,31 @@ int load_identify(struct load *l, struct err *err)
 			       q->layout == LAYOUT_BLOCKED
 				       ? "the blocked layout needs kd %% 64 == 0 and T %% 128 == 0"
 				       : "row-major takes any T",
-			       l->matrix.nv);
+			       nv);
+	}
+	for (unsigned i = 0; i < l->part_count; i++) {
+		const struct matrix *m = &l->parts[i].matrix;
+		size_t values = (size_t)m->band_rows * m->width;
+		transposed |= m->transposed;
+		band = values > band ? values : band;
 	}
 	l->tiles = calloc(l->geometry.tiles, sizeof *l->tiles);
-	if (!l->tiles || (l->matrix.transposed && !(l->amax = calloc(l->matrix.nv, sizeof *l->amax))))
-		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for %u columns", q->label, l->matrix.nv);
-	r = sample_init(&l->sample, &l->matrix, &l->geometry, err);
-	if (r == 0)
-		r = read_all(l, l->matrix.transposed ? take_amax : NULL, NULL, l->hash, err);
-	return r;
+	if (!l->tiles || (transposed && !(l->amax = calloc(nv, sizeof *l->amax))))
+		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for %u columns", q->label, nv);
+	r = sample_init(&l->sample, band, &l->geometry, err);
+	for (unsigned i = 0; i < l->part_count && r == 0; i++) {
+		struct load_part *part = &l->parts[i];
+		r = read_part(l, part, part->matrix.transposed ? take_amax : NULL, NULL, part->hash, err);
+	}
+	return r ? r : hash_parts(l, err);
 }
 
 /* Stored rows are vocabulary rows: each is a column of a tile. */
-static void pack_columns(struct load *l, uint32_t first, uint32_t rows, const float *values)
+static void pack_columns(struct load *l, const struct load_part *part, uint32_t first, uint32_t rows,
+			 const float *values)
 {
 	const struct geometry *g = &l->geometry;
+	first += part->from;
 	while (rows) {
 		uint32_t t = first / g->nd, n = first % g->nd, count = g->nd - n < rows ? g->nd - n : rows;
 		struct tile tile = image_tile(&l->image, t);
@@ -256,18 +332,48 @@ static void pack_columns(struct load *l, uint32_t first, uint32_t rows, const fl
 	}
 }
 
-/* Stored rows are hidden rows: each has one code of every column, whose scales the first pass found. */
-static void pack_hidden(struct load *l, uint32_t first, uint32_t rows, const float *values)
+/* The columns of a part that are in one tile: n .. n+count-1 of tile t. */
+struct piece {
+	uint32_t t, n, count;
+};
+
+/* That which begins with column `at` of the image. */
+static struct piece piece_at(const struct load *l, const struct load_part *part, uint32_t at)
 {
-	const struct geometry *g = &l->geometry;
-	for (uint32_t i = 0; i < rows; i++, values += g->nv)
-		for (uint32_t t = 0; t < g->tiles; t++) {
-			struct tile tile = image_tile(&l->image, t);
-			size_t from = (size_t)t * g->nd;
-			if (l->tiles[t].packed)
-				pack_row(&tile, 0, first + i, l->amax + from, values + from,
-					 geometry_columns(g, t));
+	uint32_t nd = l->geometry.nd, left = part->from + part->matrix.nv - at;
+	struct piece p = {at / nd, at % nd, nd - at % nd};
+	p.count = p.count < left ? p.count : left;
+	return p;
+}
+
+/* Stored rows are hidden rows: each has one code of every column, whose scales the first pass found. */
+static void pack_hidden(struct load *l, const struct load_part *part, uint32_t first, uint32_t rows,
+			const float *values)
+{
+	uint32_t end = part->from + part->matrix.nv;
+	struct piece p;
+	for (uint32_t i = 0; i < rows; i++, values += part->matrix.nv)
+		for (uint32_t at = part->from; at < end; at += p.count) {
+			p = piece_at(l, part, at);
+			struct tile tile = image_tile(&l->image, p.t);
+			if (l->tiles[p.t].packed)
+				pack_row(&tile, p.n, first + i, l->amax + at, values + (at - part->from),
+					 p.count);
 		}
+}
+
+static void pack_hidden_scales(struct load *l, const struct load_part *part)
+{
+	uint32_t end = part->from + part->matrix.nv;
+	struct piece p;
+	for (uint32_t at = part->from; at < end; at += p.count) {
+		p = piece_at(l, part, at);
+		struct tile tile = image_tile(&l->image, p.t);
+		if (!l->tiles[p.t].packed)
+			continue;
+		pack_scales(&tile, p.n, l->amax + at, p.count);
+		atomic_fetch_add(&l->gathered, p.count);
+	}
 }
 
 struct image_tile_io load_tile_io(const struct image *image, const unsigned char hash[16], uint32_t t)
@@ -354,32 +460,38 @@ static int fetch(struct load *l, struct err *err)
 	return atomic_load(&l->stop) ? cancelled(err) : 0;
 }
 
+/* Packs the tiles that `part` is in. What was packed must be what was named, or somebody else would be served
+ * it under that name. */
+static int pack_part(struct load *l, const struct load_part *part, struct err *err)
+{
+	unsigned char hash[16];
+
+	if (part->matrix.transposed)
+		pack_hidden_scales(l, part);
+	int r = read_part(l, part, NULL, part->matrix.transposed ? pack_hidden : pack_columns, hash, err);
+	if (r == 0 && memcmp(hash, part->hash, sizeof hash) != 0)
+		return err_set(
+			err, NPU_E_FILE_CHANGED,
+			"%s: the file was rewritten while it was read; nothing was kept. Open it again",
+			l->request.label);
+	return r;
+}
+
 static int pack_missing(struct load *l, struct err *err)
 {
 	const struct geometry *g = &l->geometry;
-	unsigned char hash[16];
+	int r = 0;
 
 	for (uint32_t t = 0; t < g->tiles; t++) {
 		struct tile tile = image_tile(&l->image, t);
 		if (!l->tiles[t].packed)
 			continue;
-		if (l->matrix.transposed) {
-			pack_scales(&tile, 0, l->amax + (size_t)t * g->nd, geometry_columns(g, t));
-			atomic_fetch_add(&l->gathered, geometry_columns(g, t));
-		}
 		tile_pad(&tile, geometry_columns(g, t));
 		l->packed++;
 	}
-	int r = read_all(l, NULL, l->matrix.transposed ? pack_hidden : pack_columns, hash, err);
-	if (r)
-		return r;
-	/* What was packed must be what was named, or somebody else would be served it under that name. */
-	if (memcmp(hash, l->hash, sizeof hash) != 0)
-		return err_set(
-			err, NPU_E_FILE_CHANGED,
-			"%s: the file was rewritten while it was read; nothing was kept. Open it again",
-			l->request.label);
-	return 0;
+	for (unsigned i = 0; i < l->part_count && r == 0; i++)
+		r = pack_part(l, &l->parts[i], err);
+	return r;
 }
 
 int load_fill(struct load *l, struct err *err)

@@ -10,17 +10,31 @@
 #include "hash.h"
 #include "image.h"
 #include "imagestore.h"
+#include "residency.h"
 #include "sample.h"
 #include "source.h"
 #include <stdatomic.h>
 
 struct load_request {
 	char label[129]; /* the model's name, in messages */
-	char *tensor;	 /* owned; empty: the model's head */
+	char *tensor; /* owned: names, each ended by a NUL, side by side in this order; one empty: the head */
+	unsigned tensors; /* names; 0 is 1 */
 	struct matrix_options options;
 	uint32_t tile;
 	enum layout layout;
 	bool store; /* whether the image store may be used */
+	uint32_t layer;
+	char role[ROLE_MAX]; /* empty: "head" */
+	bool fleeting;	     /* for one call */
+};
+
+#define LOAD_TENSORS_MAX 8
+
+/* One of the matrices that are side by side in the image. */
+struct load_part {
+	struct matrix matrix;
+	uint32_t from; /* its first column there */
+	unsigned char hash[16];
 };
 
 struct load {
@@ -35,11 +49,12 @@ struct load {
 
 	/* made by load_identify */
 	struct container *container;
-	struct matrix matrix;
+	struct load_part parts[LOAD_TENSORS_MAX];
+	unsigned part_count;
 	enum head_reason why;
 	struct geometry geometry;
 	unsigned char hash[16];
-	float *amax; /* of the columns of a transposed matrix, from the first pass */
+	float *amax; /* of the columns of transposed matrices, from the first pass; NULL: none is */
 	struct sample sample;
 	/* made by load_fill */
 	struct image image;
@@ -63,8 +78,8 @@ void load_free(struct load *l);
 /* Bytes that loading takes beside the image: room for the slices in hand. After load_identify. */
 uint64_t load_transient(const struct load *l);
 
-/* Opens the container, finds the head, chooses the geometry, hashes. What container.h says, BAD_GEOMETRY,
- * CANCELLED. */
+/* Opens the container, finds the tensors, chooses the geometry, hashes. What container.h says, BAD_GEOMETRY
+ * also where the tensors have different H, CANCELLED. */
 int load_identify(struct load *l, struct err *err);
 /* Fills `image`. FILE_CHANGED where the bytes packed are not those that were hashed; CANCELLED; NO_MEMORY. */
 int load_fill(struct load *l, struct err *err);

@@ -91,9 +91,22 @@ void object_release(struct object *o)
 		atomic_store(&o->loader->load->stop, true);
 	}
 	struct server *s = o->server;
-	if (o->resident.refs == 0 && o->damaged)
+	if (o->resident.refs == 0 &&
+	    (o->damaged || (o->resident.fleeting && o->resident.state == RESIDENT_READY)))
 		object_free(o);
 	step_soon(s);
+}
+
+/* Adds one of the matrices that are side by side: "a + b"; types only where they differ. */
+static void name_part(struct object *o, const struct matrix *m)
+{
+	size_t used = strlen(o->tensor), type = strlen(o->type);
+	char name[sizeof o->tensor];
+
+	err_printable(name, sizeof name, m->tensor->name, m->tensor->name_size);
+	snprintf(o->tensor + used, sizeof o->tensor - used, "%s%s", used ? " + " : "", name);
+	if (!strstr(o->type, m->reading))
+		snprintf(o->type + type, sizeof o->type - type, "%s%s", type ? "+" : "", m->reading);
 }
 
 static struct object *object_new(struct fetch *j)
@@ -111,8 +124,8 @@ static struct object *object_new(struct fetch *j)
 	o->geometry = l->geometry;
 	o->why = l->why;
 	snprintf(o->label, sizeof o->label, "%s", l->request.label);
-	snprintf(o->type, sizeof o->type, "%s", l->matrix.reading);
-	err_printable(o->tensor, sizeof o->tensor, l->matrix.tensor->name, l->matrix.tensor->name_size);
+	for (unsigned i = 0; i < l->part_count; i++)
+		name_part(o, &l->parts[i].matrix);
 	return o;
 }
 
@@ -141,7 +154,7 @@ struct claim object_claim(const struct load *l)
 	struct claim c = {
 		.identity =
 			{
-				.role = "head",
+				.layer = l->request.layer,
 				.k = g->h,
 				.n = g->nv,
 				.kd = g->kd,
@@ -150,7 +163,10 @@ struct claim object_claim(const struct load *l)
 			},
 		.bytes = geometry_bytes(g),
 		.transient = load_transient(l),
+		.fleeting = l->request.fleeting,
 	};
+	snprintf(c.identity.role, sizeof c.identity.role, "%s",
+		 l->request.role[0] ? l->request.role : HEAD_ROLE);
 	memcpy(c.identity.hash, l->hash, sizeof c.identity.hash);
 	return c;
 }
@@ -197,7 +213,7 @@ static void fetch_done(struct fetch *j)
 	j->load = NULL;
 	fetch_free(j);
 	if (h) {
-		snprintf(h->note, sizeof h->note, "%s", l->matrix.note);
+		snprintf(h->note, sizeof h->note, "%s", l->parts[0].matrix.note);
 		h->opened = (struct opened){.gathered = atomic_load(&l->gathered)};
 		if (!attached) {
 			h->opened.from_store = l->from_store;

@@ -14,13 +14,12 @@ static int layout_of(struct proto_bytes name, enum layout *out, struct err *err)
 	return err_set(err, NPU_E_BAD_VALUE, "there is no such layout; blocked and row-major are");
 }
 
-int head_request(struct load_request *out, const struct file **file, struct session *s,
-		 const struct req_head_open *q, struct err *err)
+int head_reading(struct load_request *out, const struct file **file, struct session *s,
+		 const struct reading_ask *q, struct err *err)
 {
 	struct load_request want = {
-		.options = {.transpose = q->transpose, .is_signed = q->is_signed, .k = q->k},
-		.tile = q->tile,
-		.store = q->store,
+		.options = {.transpose = q->transpose, .is_signed = q->is_signed, .k = (uint32_t)q->k},
+		.tile = (uint32_t)q->tile,
 	};
 
 	*file = session_file(s, q->file);
@@ -37,11 +36,29 @@ int head_request(struct load_request *out, const struct file **file, struct sess
 		err_printable(want.label, sizeof want.label, q->label.data, q->label.size);
 	else
 		snprintf(want.label, sizeof want.label, "%s", (*file)->name);
-	want.tensor = strndup(q->tensor.data, q->tensor.size);
-	if (!want.tensor)
-		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for a name", want.label);
 	*out = want;
 	return 0;
+}
+
+int head_request(struct load_request *out, const struct file **file, struct session *s,
+		 const struct req_head_open *q, struct err *err)
+{
+	const struct reading_ask ask = {
+		.file = q->file,
+		.k = q->k,
+		.tile = q->tile,
+		.label = q->label,
+		.q8 = q->q8,
+		.layout = q->layout,
+		.transpose = q->transpose,
+		.is_signed = q->is_signed,
+	};
+	int result = head_reading(out, file, s, &ask, err);
+	if (result)
+		return result;
+	out->store = q->store;
+	out->tensor = strndup(q->tensor.data, q->tensor.size);
+	return out->tensor ? 0 : err_set(err, NPU_E_NO_MEMORY, "%s: no memory for a name", out->label);
 }
 
 int on_head_open(struct request *r, const struct req_head_open *q, struct rep_head_open *a, struct err *err)
@@ -59,7 +76,7 @@ int on_head_open(struct request *r, const struct req_head_open *q, struct rep_he
 }
 
 /* How far the handle is that a request waits for, or that it is there, or why it will not be. */
-static void answer_wait(struct request *r)
+void head_answer_wait(struct request *r)
 {
 	static const char *const why[] = {"named", "untied", "tied"};
 	const struct handle *h = r->handle;
@@ -98,7 +115,10 @@ static void answer_wait(struct request *r)
 		a.nonfinite = o->nonfinite;
 		a.seconds = h->seconds;
 	}
-	request_reply(r, &a);
+	struct rep_weights_load weights = {.weights = h->number};
+	_Static_assert(offsetof(struct rep_weights_load, weights) >= sizeof a, "one begins as the other");
+	memcpy(&weights, &a, sizeof a);
+	request_reply(r, &weights);
 }
 
 int on_head_wait(struct request *r, const struct req_head_wait *q, struct rep_head_wait *a, struct err *err)
@@ -111,8 +131,8 @@ int on_head_wait(struct request *r, const struct req_head_wait *q, struct rep_he
 		return result;
 	r->handle = h;
 	if (h->fetch || (q->stored && h->object && h->object->writing))
-		return request_wait(r, &h->waiters, q->wait_ms, answer_wait);
-	answer_wait(r);
+		return request_wait(r, &h->waiters, q->wait_ms, head_answer_wait);
+	head_answer_wait(r);
 	return LATER;
 }
 
@@ -208,30 +228,38 @@ struct row_head head_row(const struct object *o, char digest[33])
 		.pinned = o->resident.pins > 0,
 		.goes = goes >= 0,
 		.keep_ms = goes >= 0 ? (uint64_t)goes : 0,
+		.layer = o->resident.identity.layer,
+		.role = PROTO_STR(o->resident.identity.role),
 	};
+}
+
+size_t head_page(struct head_page *page, struct server *s, bool heads, uint64_t after, bool *more)
+{
+	size_t n = 0;
+
+	link_each(at, &s->residency.objects)
+	{
+		const struct object *o =
+			link_of(link_of(at, struct resident, in_objects), struct object, resident);
+		if (o->id <= after || o->resident.fleeting ||
+		    (strcmp(o->resident.identity.role, HEAD_ROLE) == 0) != heads)
+			continue;
+		if (n == HEAD_ROWS) {
+			*more = true;
+			break;
+		}
+		page->rows[n] = head_row(o, page->digests[n]);
+		n++;
+	}
+	return n;
 }
 
 int on_head_list(struct request *r, const struct req_head_list *q, struct rep_head_list *a, struct err *err)
 {
-	struct row_head rows[64];
-	char digests[64][33];
-	size_t n = 0;
+	struct head_page page;
 
 	(void)err;
-	link_each(at, &r->server->residency.objects)
-	{
-		const struct object *o =
-			link_of(link_of(at, struct resident, in_objects), struct object, resident);
-		if (o->id <= q->after)
-			continue;
-		if (n == 64) {
-			a->more = true;
-			break;
-		}
-		rows[n] = head_row(o, digests[n]);
-		n++;
-	}
-	a->heads = (struct proto_list){rows, n};
+	a->heads = (struct proto_list){page.rows, head_page(&page, r->server, true, q->after, &a->more)};
 	request_reply(r, a); /* here, for the rows are ours */
 	return LATER;
 }

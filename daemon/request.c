@@ -51,6 +51,8 @@ static void release(struct request *r)
 	link_remove(&r->in_waiters);
 	if (r->plan)
 		plan_leave(r->plan);
+	if (r->fleeting)
+		handle_close(r->fleeting);
 	r->server->in_flight--;
 	quota_give(&r->server->quota, r->uid, QUOTA_IN_FLIGHT);
 	if (r->object)
@@ -293,7 +295,7 @@ void request_abandon(struct request *r)
 	link_remove(&r->in_waiters);
 	r->session->in_flight--;
 	r->session = NULL;
-	r->handle = NULL;
+	r->handle = r->fleeting = NULL; /* its session closes them */
 	if (r->once)
 		reply_forget(take(&r->once)); /* before its client is forgotten */
 	if (r->state == REQUEST_RUNNING && !executor_drop(&r->server->executor, &r->run))
@@ -365,7 +367,7 @@ void request_ran(void *arg, struct run *run)
 	struct request *r = link_of(run, struct request, run);
 
 	server->rows += run->done;
-	if (r->object->rows == 0 && run->done)
+	if (r->object->rows == 0 && run->done && !r->object->resident.fleeting)
 		log_line("object", r->object->id,
 			 "first pass: path=%s (%s; the request's path= and [head] path change it), kernel "
 			 "%s, %u tile(s), "

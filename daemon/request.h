@@ -35,6 +35,7 @@ struct request {
 	void (*answer)(
 		struct request *r); /* says how far it is, when the deadline has passed; its rows have run */
 	struct handle *handle;	    /* head.wait: for which */
+	struct handle *fleeting;    /* gemm.run of an expert: to be closed with the request */
 	struct event_ring *ring;    /* events.next, events.list: whose, and after which number */
 	uint64_t since;
 	struct holding *holding; /* ticket.wait: for which */

@@ -37,6 +37,7 @@ void residency_begin(struct residency *r, struct resident *o, struct claim *w, u
 	o->identity = w->identity;
 	o->bytes = w->bytes;
 	o->transient = w->transient;
+	o->fleeting = w->fleeting;
 	o->state = RESIDENT_LOADING;
 	o->refs = 1;
 	o->begun = now;
@@ -115,7 +116,7 @@ static struct resident *find(const struct residency *r, const struct identity *i
 {
 	for (struct link *at = r->objects.next; at != &r->objects; at = at->next) {
 		struct resident *o = link_of(at, struct resident, in_objects);
-		if (identity_equal(&o->identity, identity))
+		if (!o->fleeting && identity_equal(&o->identity, identity))
 			return o;
 	}
 	return NULL;
@@ -267,7 +268,7 @@ struct residency_step residency_next(struct residency *r, uint64_t now, uint64_t
 	link_each(at, &r->claims)
 	{
 		struct claim *w = link_of(at, struct claim, in_claims);
-		struct resident *o = find(r, &w->identity);
+		struct resident *o = w->fleeting ? NULL : find(r, &w->identity);
 		if (o && !o->draining && o->state != RESIDENT_ABANDONED)
 			return (struct residency_step){RESIDENCY_ATTACH, w, o};
 		if (o || waits)

@@ -21,6 +21,7 @@
 #include "link.h"
 
 #define ROLE_MAX 16 /* with its NUL */
+#define HEAD_ROLE "head"
 
 /*
  * What an object is. Content decides what is served; layer and role are in the key all the same (design: a
@@ -46,6 +47,7 @@ struct resident {
 	enum { RESIDENT_LOADING, RESIDENT_ABANDONED, RESIDENT_READY } state;
 	unsigned refs;			 /* users; an object that has one is never evicted */
 	unsigned pins;			 /* never evicted either */
+	bool fleeting;			 /* for one call: nobody else attaches, and it goes with its user */
 	bool draining;			 /* nobody new attaches: an older claim needs the room */
 	uint64_t begun, ready, released; /* ms; released: when the last user went */
 	uint64_t stay_until, drain_since;
@@ -55,6 +57,7 @@ struct claim {
 	struct link in_claims; /* residency.claims; link_init'ed when it is in none */
 	struct identity identity;
 	uint64_t bytes, transient;
+	bool fleeting;
 	uint64_t since; /* ms */
 };
 

@@ -39,26 +39,31 @@ static uint64_t key_of(const struct object *o, const struct run *run)
 
 int run_begin(struct request *r, const struct run_ask *q, struct err *err)
 {
-	struct run *run = &r->run;
 	struct handle *h;
 	int result = handle_find(&h, r->session, q->handle, err);
 
 	if (result)
 		return result;
-	if (h->err.code) {
-		*err = h->err;
-		return err->code;
-	}
 	if (h->fetch)
 		return err_set(err, NPU_E_BAD_VALUE,
 			       "the weights of handle %llu are loading: wait until they are ready",
 			       (unsigned long long)q->handle);
+	return run_on(r, h, q, err);
+}
+
+int run_on(struct request *r, struct handle *h, const struct run_ask *q, struct err *err)
+{
+	struct run *run = &r->run;
+
+	if (h->err.code) {
+		*err = h->err;
+		return err->code;
+	}
 	if (h->object->damaged)
 		return err_set(err, NPU_E_INTERNAL,
 			       "the weights were damaged in memory and are not used any more: close them and "
-			       "open them "
-			       "again");
-	result = check_ask(q, &h->object->geometry, err);
+			       "open them again");
+	int result = check_ask(q, &h->object->geometry, err);
 	if (result)
 		return result;
 	run->path = q->path.size ? path_of(q->path.data, q->path.size) : r->server->path;

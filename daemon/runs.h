@@ -20,5 +20,7 @@ struct run_ask {
  * NO_SUCH_HANDLE, BAD_VALUE, BAD_COUNT, TOO_LARGE, or why the handle has no weights.
  */
 int run_begin(struct request *r, const struct run_ask *q, struct err *err);
+/* The same for a handle that has settled, whatever number it has. */
+int run_on(struct request *r, struct handle *h, const struct run_ask *q, struct err *err);
 
 #endif

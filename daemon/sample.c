@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-int sample_init(struct sample *s, const struct matrix *m, const struct geometry *g, struct err *err)
+int sample_init(struct sample *s, size_t band, const struct geometry *g, struct err *err)
 {
 	uint32_t widths[2] = {geometry_columns(g, 0), geometry_columns(g, g->tiles - 1)};
 
@@ -13,7 +13,7 @@ int sample_init(struct sample *s, const struct matrix *m, const struct geometry 
 		s->count[i] = widths[i] < SAMPLE_COLUMNS ? widths[i] : SAMPLE_COLUMNS;
 	s->columns = calloc(g->tiles, sizeof *s->columns);
 	s->values = calloc((size_t)g->tiles * SAMPLE_COLUMNS, g->h * sizeof *s->values);
-	s->band = malloc((size_t)m->band_rows * m->width * sizeof *s->band);
+	s->band = malloc(band * sizeof *s->band);
 	if (!s->columns || !s->values || !s->band)
 		return err_set(err, NPU_E_NO_MEMORY, "no memory for a sample of %" PRIu32 " tiles", g->tiles);
 	for (uint32_t t = 0; t < g->tiles; t++) {
@@ -47,27 +47,34 @@ static float *values_of(const struct sample *s, uint32_t t, uint32_t i)
 	return s->values + ((size_t)t * SAMPLE_COLUMNS + i) * s->h;
 }
 
-void sample_stored(struct sample *s, const struct matrix *m, const struct geometry *g, uint32_t first,
-		   uint32_t count, const void *stored)
+void sample_stored(struct sample *s, const struct matrix *m, const struct geometry *g, uint32_t from,
+		   uint32_t first, uint32_t count, const void *stored)
 {
-	uint32_t t = (uint32_t)((uint64_t)first * m->band_rows / g->nd);
+	uint64_t begin = from + (uint64_t)first * m->band_rows;
+	uint64_t end = from + (uint64_t)(first + count) * m->band_rows, last = from + (uint64_t)m->nv;
 
-	for (; t < s->tiles && (uint64_t)t * g->nd < (uint64_t)(first + count) * m->band_rows; t++)
+	end = end < last ? end : last;
+	for (uint32_t t = (uint32_t)(begin / g->nd); t < s->tiles && (uint64_t)t * g->nd < end; t++)
 		for (uint32_t i = 0; i < sample_count(s, t); i++) {
-			uint32_t row = t * g->nd + s->columns[t][i], band = row / m->band_rows;
-			if (band < first || band >= first + count)
+			uint64_t column = (uint64_t)t * g->nd + s->columns[t][i];
+			if (column < begin || column >= end)
 				continue;
+			uint32_t row = (uint32_t)(column - from), band = row / m->band_rows;
 			matrix_decode(m, (const char *)stored + (band - first) * m->band_bytes, 1, s->band);
 			memcpy(values_of(s, t, i), s->band + (size_t)(row % m->band_rows) * m->width,
 			       s->h * sizeof *s->band);
 		}
 }
 
-void sample_take(struct sample *s, const struct geometry *g, uint32_t k, const float *row)
+void sample_take(struct sample *s, const struct matrix *m, const struct geometry *g, uint32_t from,
+		 uint32_t k, const float *row)
 {
-	for (uint32_t t = 0; t < s->tiles; t++)
-		for (uint32_t i = 0; i < sample_count(s, t); i++)
-			values_of(s, t, i)[k] = row[(size_t)t * g->nd + s->columns[t][i]];
+	for (uint32_t t = from / g->nd; t < s->tiles && (uint64_t)t * g->nd < from + (uint64_t)m->nv; t++)
+		for (uint32_t i = 0; i < sample_count(s, t); i++) {
+			uint64_t column = (uint64_t)t * g->nd + s->columns[t][i];
+			if (column >= from && column < from + (uint64_t)m->nv)
+				values_of(s, t, i)[k] = row[column - from];
+		}
 }
 
 static bool equal(const struct tile *tile, uint32_t n, const struct tile *packed, uint32_t i, uint32_t number,

@@ -21,19 +21,20 @@ struct sample {
 	float *band;			     /* room for one, decoded */
 };
 
-/* Chooses the columns. NO_MEMORY. */
-int sample_init(struct sample *s, const struct matrix *m, const struct geometry *g, struct err *err);
+/* Chooses the columns; `band` values are room for a band of any matrix they are in. NO_MEMORY. */
+int sample_init(struct sample *s, size_t band, const struct geometry *g, struct err *err);
 void sample_fini(struct sample *s); /* zeroed is fine */
 
 /* Columns of tile t that are sampled. */
 uint32_t sample_count(const struct sample *s, uint32_t t);
 
-/* Takes those columns that are among bands first .. first+count-1 as stored, of a matrix whose rows they are.
- */
-void sample_stored(struct sample *s, const struct matrix *m, const struct geometry *g, uint32_t first,
-		   uint32_t count, const void *stored);
-/* Takes the columns' values out of stored row k of a transposed matrix, [nv]. */
-void sample_take(struct sample *s, const struct geometry *g, uint32_t k, const float *row);
+/* Takes those columns that are among bands first .. first+count-1 as stored, of a matrix whose rows are the
+ * columns from `from` on. */
+void sample_stored(struct sample *s, const struct matrix *m, const struct geometry *g, uint32_t from,
+		   uint32_t first, uint32_t count, const void *stored);
+/* Takes the columns' values out of stored row k of a transposed matrix, whose columns begin with `from`. */
+void sample_take(struct sample *s, const struct matrix *m, const struct geometry *g, uint32_t from,
+		 uint32_t k, const float *row);
 
 /* Whether packed tile t is of these weights; false with the column and both values. */
 bool sample_agrees(const struct sample *s, uint32_t t, const struct tile *tile, pack_fn *pack,

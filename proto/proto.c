@@ -19,6 +19,7 @@ static const struct proto_field row_usage_fields[] = {ROW_usage(F, L, row_usage)
 static const struct proto_field row_event_fields[] = {ROW_event(F, L, row_event)};
 static const struct proto_field row_head_fields[] = {ROW_head(F, L, row_head)};
 static const struct proto_field row_tensor_fields[] = {ROW_tensor(F, L, row_tensor)};
+static const struct proto_field row_tensor_name_fields[] = {ROW_tensor_name(F, L, row_tensor_name)};
 static const struct proto_field proto_detail_fields[] = {DETAIL(F, L, proto_detail)};
 static const struct proto_message row_client_message = MESSAGE(row_client);
 static const struct proto_message row_ticket_message = MESSAGE(row_ticket);
@@ -27,6 +28,7 @@ static const struct proto_message row_usage_message = MESSAGE(row_usage);
 static const struct proto_message row_event_message = MESSAGE(row_event);
 static const struct proto_message row_head_message = MESSAGE(row_head);
 static const struct proto_message row_tensor_message = MESSAGE(row_tensor);
+static const struct proto_message row_tensor_name_message = MESSAGE(row_tensor_name);
 const struct proto_message proto_detail_message = MESSAGE(proto_detail);
 
 #define OP(name, wire, access, repeat, doc)                                                     \

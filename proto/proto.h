@@ -71,6 +71,9 @@ struct row_head {
 struct row_tensor {
 	ROW_tensor(F, L, row_tensor)
 };
+struct row_tensor_name {
+	ROW_tensor_name(F, L, row_tensor_name)
+};
 struct proto_detail {
 	DETAIL(F, L, proto_detail)
 };

@@ -34,18 +34,23 @@ void hasher_add(struct hasher *h, const void *bytes, size_t size)
 	XXH3_128bits_update(h->state, bytes, size);
 }
 
+void hasher_end_plain(struct hasher *h, unsigned char out[16])
+{
+	XXH128_canonical_t canonical;
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(h->state));
+	memcpy(out, canonical.digest, sizeof canonical.digest);
+}
+
 void hasher_end(struct hasher *h, const struct matrix *m, unsigned char out[16])
 {
 	uint32_t numbers[3] = {m->nv, m->h, m->read_width};
 	unsigned char tied = m->tied, length = (unsigned char)strlen(m->reading);
-	XXH128_canonical_t canonical;
 
 	hasher_add(h, numbers, sizeof numbers);
 	hasher_add(h, &tied, 1);
 	hasher_add(h, &length, 1);
 	hasher_add(h, m->reading, length);
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(h->state));
-	memcpy(out, canonical.digest, sizeof canonical.digest);
+	hasher_end_plain(h, out);
 }
 
 void hasher_free(struct hasher *h)

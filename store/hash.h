@@ -27,6 +27,8 @@ int hasher_new(struct hasher **out, const struct hash_secret *secret);
 void hasher_add(struct hasher *h, const void *bytes, size_t size);
 /* Adds the trailer of `m` and writes the canonical (big-endian) 16 bytes. */
 void hasher_end(struct hasher *h, const struct matrix *m, unsigned char out[16]);
+/* The same without a trailer: of what has hashes of its own. */
+void hasher_end_plain(struct hasher *h, unsigned char out[16]);
 void hasher_free(struct hasher *h);
 void hasher_freep(struct hasher **h);
 

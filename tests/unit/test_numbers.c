@@ -143,7 +143,7 @@ static void check_weights(const struct load *l, const struct row *r)
 {
 	if (strcmp(r->weights, "-") == 0)
 		return;
-	const struct matrix *m = &l->matrix;
+	const struct matrix *m = &l->parts[0].matrix;
 	uint32_t bands = matrix_bands(m);
 	size_t values = (size_t)bands * m->band_rows * m->width;
 	cleanup(freep) void *stored = malloc(bands * m->band_bytes);
