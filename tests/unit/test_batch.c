@@ -145,6 +145,20 @@ Test(batch, a_run_that_is_withdrawn_leaves_the_rest_of_the_pass_alone)
 	cr_assert_eq(rows_of(&d, n, &b), 3u);
 }
 
+Test(batch, a_run_that_is_withdrawn_before_it_began_is_in_no_pass)
+{
+	struct desk d;
+	desk_init(&d);
+	struct batch_run a = run(1, 20, 1), b = run(1, 3, 1);
+	batch_add(&d.batch, &d.clients[0], &a);
+	batch_add(&d.batch, &d.clients[1], &b);
+	batch_remove(&a);
+	unsigned n = batch_take(&d.batch, 16, d.parts);
+	cr_assert_eq(rows_of(&d, n, &a), 0u);
+	cr_assert_eq(rows_of(&d, n, &b), 3u);
+	cr_assert_eq(batch_take(&d.batch, 16, d.parts), 0u);
+}
+
 Test(batch, every_row_is_given_once_and_in_order_whatever_comes)
 {
 	struct desk d;
