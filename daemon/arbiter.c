@@ -106,7 +106,7 @@ uint64_t arbiter_bound(const struct arbiter *a, uint64_t now, const struct ticke
 	}
 	if (arbiter_class(a, now, t) < TICKET_REALTIME)
 		leases += l->overtakes - t->is.overtaken;
-	return leases * (l->offer_ms + l->max_ms + l->grace_ms + l->kill_ms);
+	return leases * (l->pause_ms + l->offer_ms + l->max_ms + l->grace_ms + l->kill_ms);
 }
 
 struct ticket *arbiter_holder(const struct arbiter *a)
@@ -164,13 +164,13 @@ static bool can_hold(const struct arbiter *a, const struct ticket *t)
 }
 
 /* The one that is next. One that wants to be alone and is not holds up nobody. */
-static struct ticket *first(const struct arbiter *a, uint64_t now)
+static struct ticket *first(const struct arbiter *a, uint64_t now, bool foreign)
 {
 	struct ticket *best = NULL;
 	link_each(at, &a->tickets)
 	{
 		struct ticket *t = link_of(at, struct ticket, in_tickets);
-		if (t->is.state == TICKET_QUEUED && !(t->is.alone && a->foreign) &&
+		if (t->is.state == TICKET_QUEUED && !(t->is.alone && foreign) &&
 		    (!best || is_before(a, now, t, best)))
 			best = t;
 	}
@@ -260,7 +260,7 @@ int arbiter_request(struct arbiter *a, uint64_t now, const struct ticket_wish *w
 			t->is.expires_ms = p->expires_ms;
 	}
 	link_append(&a->tickets, &t->in_tickets);
-	if (w->now && !w->parent && (a->draining || first(a, now) != t || !can_hold(a, t))) {
+	if (w->now && !w->parent && (a->draining || first(a, now, a->foreign) != t || !can_hold(a, t))) {
 		link_remove(&t->in_tickets);
 		free(t);
 		return refuse(a, now, err, NPU_E_HELD,
@@ -616,6 +616,16 @@ static struct ticket *first_exclusive(const struct arbiter *a)
 	return NULL;
 }
 
+bool arbiter_wants_quiet(const struct arbiter *a, uint64_t now)
+{
+	const struct ticket *holder = arbiter_holder(a);
+	if (holder && holder->is.mode == TICKET_EXCLUSIVE)
+		return true;
+	/* Who is foreign may be just the server that is to be paused. */
+	const struct ticket *next = a->draining ? NULL : first(a, now, false);
+	return next && !next->absent && next->is.mode == TICKET_EXCLUSIVE && can_hold(a, next);
+}
+
 bool arbiter_decide(struct arbiter *a, uint64_t now, struct decision *d)
 {
 	link_each(at, &a->tickets)
@@ -624,10 +634,12 @@ bool arbiter_decide(struct arbiter *a, uint64_t now, struct decision *d)
 		if (step(a, now, d->ticket, &d->kind))
 			return true;
 	}
-	struct ticket *next = a->draining ? NULL : first(a, now);
+	struct ticket *next = a->draining ? NULL : first(a, now, a->foreign);
 	if (!next || next->absent)
 		return false;
 	if (can_hold(a, next)) {
+		if (a->occupied && next->is.mode == TICKET_EXCLUSIVE)
+			return false;
 		next->is.state = TICKET_OFFERED;
 		next->is.number = ++a->next_number;
 		next->is.offer_until_ms = now + a->limits.offer_ms;

@@ -26,6 +26,7 @@ struct arbiter_limits {
 	uint64_t shared_slots;		       /* shared tickets at once */
 	uint64_t aging_ms, default_ms, max_ms; /* a class up; lease that did not say; longest lease */
 	uint64_t grace_ms, offer_ms;	       /* after the end; to confirm */
+	uint64_t pause_ms;		       /* until servers are paused, at most */
 	uint64_t kill_ms;	    /* a killed tree may take this long before it counts as stuck */
 	uint64_t queue, per_uid;    /* tickets that are not over; of one user */
 	uint64_t idle_ms;	    /* a holder that does nothing for so long is let go; 0: never */
@@ -39,6 +40,7 @@ struct arbiter {
 	unsigned count, ended_count;
 	uint64_t next_id, next_number, next_seq;
 	bool draining; /* no new grants */
+	bool occupied; /* servers are to be paused before an exclusive ticket is granted */
 	bool foreign;  /* a program that does not know us uses the device */
 };
 
@@ -105,6 +107,9 @@ int arbiter_use(struct arbiter *a, uint64_t now, struct ticket *t, uint64_t numb
 /* Moves a queued one to `place` (1: first); it takes on the class of those there. BAD_VALUE. */
 int arbiter_move(struct arbiter *a, uint64_t now, struct ticket *t, uint64_t place, struct err *err);
 
+/* Whether an exclusive ticket holds, or would next if nobody were in its way but servers that can be paused.
+ */
+bool arbiter_wants_quiet(const struct arbiter *a, uint64_t now);
 /* The next thing to do at this time; false: nothing. Call until then, after every other call. */
 bool arbiter_decide(struct arbiter *a, uint64_t now, struct decision *d);
 /* When something falls due if nothing else happens; UINT64_MAX: never. */

@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define TENANT "tenant"
+#define TENANT_ROOM sizeof((struct config_tenant *)0)->pause
+
 static const struct key {
 	const char *section, *name;
 	enum { TEXT, COUNT, SPAN, FLAG } kind; /* SPAN: seconds, -1 is for ever; FLAG: yes or no */
@@ -67,6 +70,13 @@ static const struct key {
 	COUNT_KEY("ticket", "resume", ticket_resume, 0, 3600),
 };
 
+/* Of every section [tenant NAME]; offsets are those of struct config_tenant. */
+static const struct key tenant_keys[] = {
+	{TENANT, "pause", TEXT, offsetof(struct config_tenant, pause), TENANT_ROOM, 0, 0},
+	{TENANT, "resume", TEXT, offsetof(struct config_tenant, resume), TENANT_ROOM, 0, 0},
+	{TENANT, "timeout", COUNT, offsetof(struct config_tenant, timeout), 0, 1, 600},
+};
+
 static void place(char *to, const char *variable, const char *below_home, const char *name)
 {
 	const char *base = getenv(variable), *home = getenv("HOME");
@@ -121,6 +131,9 @@ void config_defaults(struct config *c)
 	place(c->state_dir, "XDG_STATE_HOME", ".local/state", "npud");
 }
 
+#define KEYS (sizeof keys / sizeof *keys)
+#define TENANT_KEYS (sizeof tenant_keys / sizeof *tenant_keys)
+
 /* Edit distance of two short names, for the suggestion. */
 static unsigned distance(const char *a, const char *b)
 {
@@ -167,17 +180,24 @@ static char *next_line(char *to, int room, void *arg)
 	return line;
 }
 
-static int refuse_key(struct reading *r, int line, const char *section, const char *name)
+static const struct key *nearer(const struct key *best, unsigned *least, const struct key *list, size_t count,
+				const char *section, const char *name)
 {
-	const struct key *nearest = keys;
-	unsigned least = ~0u;
-	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-		unsigned d = distance(name, keys[i].name) + distance(section, keys[i].section);
-		if (d < least) {
-			least = d;
-			nearest = &keys[i];
+	for (size_t i = 0; i < count; i++) {
+		unsigned d = distance(name, list[i].name) + distance(section, list[i].section);
+		if (d < *least) {
+			*least = d;
+			best = &list[i];
 		}
 	}
+	return best;
+}
+
+static int refuse_key(struct reading *r, int line, const char *section, const char *name)
+{
+	unsigned least = ~0u;
+	const struct key *nearest = nearer(NULL, &least, keys, KEYS, section, name);
+	nearest = nearer(nearest, &least, tenant_keys, TENANT_KEYS, section, name);
 	char shown_section[64], shown[64];
 	err_printable(shown_section, sizeof shown_section, section, strlen(section));
 	err_printable(shown, sizeof shown, name, strlen(name));
@@ -187,54 +207,111 @@ static int refuse_key(struct reading *r, int line, const char *section, const ch
 	return 0;
 }
 
+static int read_value(struct reading *r, const struct key *k, char *to, const char *value)
+{
+	char shown[64], *end;
+
+	if (k->kind == TEXT) {
+		if (strlen(value) >= k->room) {
+			err_set(r->err, NPU_E_BAD_CONFIG, "%s:%d: %s is longer than %zu bytes", r->path,
+				r->line, k->name, k->room - 1);
+			return 0;
+		}
+		memcpy(to, value, strlen(value) + 1);
+		return 1;
+	}
+	err_printable(shown, sizeof shown, value, strlen(value));
+	if (k->kind == FLAG) {
+		*(uint64_t *)to = strcmp(value, "yes") == 0;
+		if (*(uint64_t *)to || strcmp(value, "no") == 0)
+			return 1;
+		err_set(r->err, NPU_E_BAD_CONFIG, "%s:%d: %s is \"%s\"; yes or no is needed", r->path,
+			r->line, k->name, shown);
+		return 0;
+	}
+	if (k->kind == SPAN && strcmp(value, "-1") == 0) {
+		*(uint64_t *)to = CONFIG_FOR_EVER;
+		return 1;
+	}
+	errno = 0;
+	unsigned long long n = strtoull(value, &end, 10);
+	if (errno || *end || end == value || *value == '-' || n < k->least || n > k->most) {
+		err_set(r->err, NPU_E_BAD_CONFIG,
+			"%s:%d: %s is \"%s\"; a number from %llu to %llu%s is needed", r->path, r->line,
+			k->name, shown, (unsigned long long)k->least, (unsigned long long)k->most,
+			k->kind == SPAN ? ", or -1," : "");
+		return 0;
+	}
+	*(uint64_t *)to = n;
+	return 1;
+}
+
+/* The tenant of that name, a new one where there is none yet; NULL: refused. */
+static struct config_tenant *tenant_of(struct reading *r, const char *name)
+{
+	struct config *c = r->config;
+	size_t size = strlen(name);
+	uint32_t i = 0;
+
+	if (!size || size >= sizeof c->tenants[0].name ||
+	    strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != size) {
+		err_set(r->err, NPU_E_BAD_CONFIG,
+			"%s:%d: [tenant NAME] needs a name of 1 to %zu letters, digits and _.-", r->path,
+			r->line, sizeof c->tenants[0].name - 1);
+		return NULL;
+	}
+	while (i < c->tenant_count && strcmp(c->tenants[i].name, name) != 0)
+		i++;
+	if (i == CONFIG_TENANTS) {
+		err_set(r->err, NPU_E_BAD_CONFIG, "%s:%d: there are more than %u tenants", r->path, r->line,
+			CONFIG_TENANTS);
+		return NULL;
+	}
+	if (i == c->tenant_count) {
+		c->tenants[i] = (struct config_tenant){.timeout = 10};
+		memcpy(c->tenants[i].name, name, size + 1);
+		c->tenant_count++;
+	}
+	return &c->tenants[i];
+}
+
+static bool is_tenant(const char *section)
+{
+	size_t size = strlen(TENANT);
+	return strncmp(section, TENANT, size) == 0 && (section[size] == ' ' || section[size] == '\0');
+}
+
 static int on_key(void *arg, const char *section, const char *name, const char *value)
 {
 	struct reading *r = arg;
 	if (r->err->code)
 		return 0; /* inih goes on after an error; the first is the one to tell */
-	int line = r->error_line = r->line;
-	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-		const struct key *k = &keys[i];
-		if (strcmp(k->section, section) != 0 || strcmp(k->name, name) != 0)
-			continue;
-		char *to = (char *)r->config + k->offset, *end;
-		if (k->kind == TEXT) {
-			if (strlen(value) >= k->room) {
-				err_set(r->err, NPU_E_BAD_CONFIG, "%s:%d: %s is longer than %zu bytes",
-					r->path, line, name, k->room - 1);
-				return 0;
-			}
-			memcpy(to, value, strlen(value) + 1);
-			return 1;
-		}
-		if (k->kind == FLAG) {
-			char seen[64];
-			*(uint64_t *)to = strcmp(value, "yes") == 0;
-			if (*(uint64_t *)to || strcmp(value, "no") == 0)
-				return 1;
-			err_set(r->err, NPU_E_BAD_CONFIG, "%s:%d: %s is \"%s\"; yes or no is needed", r->path,
-				line, name, err_printable(seen, sizeof seen, value, strlen(value)));
+	r->error_line = r->line;
+	const struct key *list = keys;
+	size_t count = KEYS;
+	char *base = (char *)r->config;
+	if (is_tenant(section)) {
+		const char *its = section + strlen(TENANT);
+		list = tenant_keys;
+		count = TENANT_KEYS;
+		base = (char *)tenant_of(r, its + strspn(its, " "));
+		section = TENANT;
+		if (!base)
 			return 0;
-		}
-		if (k->kind == SPAN && strcmp(value, "-1") == 0) {
-			*(uint64_t *)to = CONFIG_FOR_EVER;
-			return 1;
-		}
-		errno = 0;
-		char shown[64];
-		unsigned long long n = strtoull(value, &end, 10);
-		if (errno || *end || end == value || *value == '-' || n < k->least || n > k->most) {
-			err_set(r->err, NPU_E_BAD_CONFIG,
-				"%s:%d: %s is \"%s\"; a number from %llu to %llu%s is needed", r->path, line,
-				name, err_printable(shown, sizeof shown, value, strlen(value)),
-				(unsigned long long)k->least, (unsigned long long)k->most,
-				k->kind == SPAN ? ", or -1," : "");
-			return 0;
-		}
-		*(uint64_t *)to = n;
-		return 1;
 	}
-	return refuse_key(r, line, section, name);
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(list[i].section, section) == 0 && strcmp(list[i].name, name) == 0)
+			return read_value(r, &list[i], base + list[i].offset, value);
+	return refuse_key(r, r->line, section, name);
+}
+
+static int check_tenants(const struct config *c, const char *path, struct err *err)
+{
+	for (uint32_t i = 0; i < c->tenant_count; i++)
+		if (!c->tenants[i].pause[0] || !c->tenants[i].resume[0])
+			return err_set(err, NPU_E_BAD_CONFIG, "%s: [tenant %s] needs both pause and resume",
+				       path, c->tenants[i].name);
+	return 0;
 }
 
 int config_read(struct config *c, const char *path, struct err *err)
@@ -250,7 +327,7 @@ int config_read(struct config *c, const char *path, struct err *err)
 	if (line != 0 && (!err->code || line < r.error_line))
 		return err_set(err, NPU_E_BAD_CONFIG, "%s:%d: neither a [section] nor key = value", path,
 			       line);
-	if (err->code)
+	if (err->code || check_tenants(c, path, err))
 		return err->code;
 	if (path_of(c->head_path, strlen(c->head_path)) == PATH_COUNT)
 		return err_set(err, NPU_E_BAD_CONFIG,
@@ -308,7 +385,7 @@ void config_adopt(struct config *running, const struct config *fresh, char *kept
 {
 	size_t used = 0;
 	kept[0] = '\0';
-	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+	for (size_t i = 0; i < KEYS; i++) {
 		const struct key *k = &keys[i];
 		char *to = (char *)running + k->offset;
 		const char *from = (const char *)fresh + k->offset;
@@ -321,6 +398,10 @@ void config_adopt(struct config *running, const struct config *fresh, char *kept
 			used += (size_t)snprintf(kept + used, room - used, "%s[%s] %s", used ? ", " : "",
 						 k->section, k->name);
 	}
+	if ((running->tenant_count != fresh->tenant_count ||
+	     memcmp(running->tenants, fresh->tenants, sizeof fresh->tenants) != 0) &&
+	    used < room)
+		snprintf(kept + used, room - used, "%s[tenant]", used ? ", " : "");
 }
 
 int config_places(const struct config *c, struct err *err)

@@ -5,6 +5,14 @@
 #include "err.h"
 #include <limits.h>
 
+/* [tenant NAME]: a server of somebody else's that is paused while there is an exclusive ticket. */
+struct config_tenant {
+	char name[32];
+	char pause[512], resume[512]; /* for sh -c */
+	uint64_t timeout;	      /* seconds either may take */
+};
+#define CONFIG_TENANTS 8u
+
 struct config {
 	char socket[PATH_MAX];	  /* [daemon] socket */
 	char cache_dir[PATH_MAX]; /* [daemon] cache_dir */
@@ -42,6 +50,8 @@ struct config {
 	uint64_t ticket_idle_release; /* [ticket] idle_release: seconds of doing nothing; 0: never */
 	uint64_t ticket_resume;	      /* [ticket] resume: seconds for which what a client held outlives its
 					 connection */
+	struct config_tenant tenants[CONFIG_TENANTS];
+	uint32_t tenant_count;
 };
 
 /*

@@ -180,6 +180,7 @@ int server_init(struct server *s, const struct config *config, const struct conf
 		return err_set(err, NPU_E_NO_MEMORY, "the executor's threads cannot be made");
 	npulock_init(&s->executor.engine.lock, s->config.npu_lock); /* no pass is there to use it yet */
 	r = neighbours_init(&s->neighbours, s, err);
+	tenants_init(&s->tenants, s);
 	if (r == 0)
 		r = tickets_init(&s->tickets, s, err);
 	if (r == 0)
@@ -218,6 +219,7 @@ void server_fini(struct server *s)
 	while (!link_empty(&s->sessions))
 		session_close(link_of(s->sessions.next, struct session, in_sessions));
 	tickets_fini(&s->tickets);
+	tenants_fini(&s->tenants);
 	filing_end(s);
 	replies_fini(&s->replies);
 	event_ring_fini(&s->journal);

@@ -18,6 +18,7 @@
 #include "neighbours.h"
 #include "quota.h"
 #include "replies.h"
+#include "tenants.h"
 #include "tickets.h"
 #include <time.h>
 
@@ -44,6 +45,7 @@ struct server {
 	uv_timer_t residency_timer;
 	struct replies replies;
 	struct quota quota;
+	struct tenants tenants;
 	struct tickets tickets;
 	struct neighbours neighbours;
 	struct event_ring journal;

@@ -16,7 +16,7 @@
 #define TURN_MOST_MS 1000 /* the loop's clock stands still while the machine sleeps, ours does not */
 #define KEEP_USAGE_MS 60000
 
-enum { META_COUNTERS = 1 };
+enum { META_COUNTERS = 1, META_TENANTS };
 
 struct counters {
 	uint64_t next_id, next_number, next_seq, draining;
@@ -195,6 +195,8 @@ const char *tickets_why(struct tickets *ts, const struct ticket *t, char *to, si
 			 ticket_mode_name(holder->is.mode), holder->is.expires_ms > now ? "for another " : "",
 			 holder->is.expires_ms > now ? ticket_time(time, holder->is.expires_ms - now)
 						     : "until it lets go");
+	else if (ts->arbiter.occupied && t->is.mode == TICKET_EXCLUSIVE)
+		snprintf(to, room, "servers that use the NPU all the time are being paused for it");
 	else
 		snprintf(to, room, "the one before it in the queue has the turn");
 	return to;
@@ -274,6 +276,13 @@ static void carry_out(struct tickets *ts, const struct decision *d, uint64_t now
 	}
 }
 
+/* Whether tenants are paused, or may be by now should the daemon die: then its next life resumes them. */
+static bool tenants_away(const struct tickets *ts)
+{
+	const struct tenants *t = &ts->server->tenants;
+	return t->count && (ts->quiet || t->state != TENANTS_RUN);
+}
+
 static bool is_changed(const struct tickets *ts, const struct holding *h)
 {
 	return ts->state_failed || !h->is_kept || memcmp(&h->kept, &h->ticket->is, sizeof h->kept) != 0;
@@ -286,7 +295,7 @@ static bool anything_changed(const struct tickets *ts)
 	for (size_t i = 0; i < ts->usage.count; i++)
 		if (ts->usage.users[i].dirty)
 			return true;
-	return ts->state_failed;
+	return ts->state_failed || ts->tenants_away != tenants_away(ts);
 }
 
 static void put_all(struct tickets *ts)
@@ -307,6 +316,8 @@ static void put_all(struct tickets *ts)
 		u->dirty = false;
 	}
 	state_put(ts->state, STATE_META, META_COUNTERS, &c, sizeof c);
+	uint64_t away = ts->tenants_away = tenants_away(ts);
+	state_put(ts->state, STATE_META, META_TENANTS, &away, sizeof away);
 }
 
 /* Before anybody hears of a change it is kept, so that a daemon that dies then still knows it. */
@@ -379,8 +390,10 @@ void tickets_turn(struct tickets *ts)
 	}
 	if (wants_to_be_alone(ts) && neighbours_stale(&ts->server->neighbours, TURN_MOST_MS))
 		neighbours_look(&ts->server->neighbours);
+	ts->arbiter.occupied = tenants_in_the_way(&ts->server->tenants);
 	while (arbiter_decide(&ts->arbiter, now, &d))
 		carry_out(ts, &d, now, &ended);
+	ts->quiet = arbiter_wants_quiet(&ts->arbiter, now);
 	if (!link_empty(&ended) || anything_changed(ts))
 		keep(ts, &ended);
 	link_each(at, &ended)
@@ -392,7 +405,10 @@ void tickets_turn(struct tickets *ts)
 	notice(ts, now);
 	atomic_store(&ts->server->executor.reserved, work_reserved(&ts->arbiter));
 	uint64_t due = least(look, arbiter_due(&ts->arbiter, now));
-	if (link_empty(&ts->arbiter.tickets)) {
+	bool again = tenants_turn(&ts->server->tenants, ts->quiet);
+	if (again)
+		due = now;
+	if (link_empty(&ts->arbiter.tickets) && !again) {
 		uv_timer_stop(&ts->timer);
 		return;
 	}
@@ -437,6 +453,12 @@ static void restore_counters(void *arg, uint64_t number, const void *bytes, size
 {
 	struct tickets *ts = arg;
 	struct counters c;
+	uint64_t away;
+	if (number == META_TENANTS && size == sizeof away) {
+		memcpy(&away, bytes, sizeof away);
+		ts->tenants_away = away != 0;
+		ts->server->tenants.state = away ? TENANTS_PAUSED : TENANTS_RUN;
+	}
 	if (number != META_COUNTERS || size != sizeof c)
 		return;
 	memcpy(&c, bytes, sizeof c);
@@ -491,6 +513,16 @@ static void read_boot(char to[64])
 	to[strcspn(to, "\n")] = '\0';
 }
 
+/* Seconds until all tenants are paused, should they just begin to resume. */
+static uint64_t pause_most(const struct config *c)
+{
+	uint64_t most = 0;
+	for (uint32_t i = 0; i < c->tenant_count; i++)
+		if (c->tenants[i].timeout > most)
+			most = c->tenants[i].timeout;
+	return most ? 2 * (most + 1) : 0;
+}
+
 void tickets_limit(struct tickets *ts)
 {
 	const struct config *c = &ts->server->config;
@@ -502,6 +534,7 @@ void tickets_limit(struct tickets *ts)
 		.grace_ms = c->ticket_grace * 1000,
 		.offer_ms = 5000,
 		.kill_ms = 5000,
+		.pause_ms = pause_most(c) * 1000,
 		.queue = c->ticket_queue,
 		.per_uid = c->ticket_per_user,
 		.idle_ms = c->ticket_idle_release * 1000,

@@ -22,6 +22,8 @@ struct tickets {
 	struct usage usage;
 	uv_timer_t timer;
 	uint64_t version;  /* of the newest change */
+	bool quiet;	   /* an exclusive ticket holds or is next: no tenant is to run */
+	bool tenants_away; /* as it is kept */
 	bool drained;	   /* by an administrator, who has to resume */
 	bool state_failed; /* the last time: everything is kept anew the next */
 };

@@ -348,6 +348,42 @@ Test(arbiter, one_that_wants_to_be_alone_is_passed_over_while_a_stranger_is_ther
 	cr_assert(x->is.state == TICKET_OFFERED);
 }
 
+Test(arbiter, exclusive_one_is_granted_when_servers_are_paused_and_a_shared_one_without)
+{
+	struct ticket *x = shared(0);
+	a.occupied = true;
+	due(0, "o");
+	confirm(0, x);
+	cr_assert(not(arbiter_wants_quiet(&a, 0)));
+	struct ticket *y = exclusive(1);
+	cr_assert(not(arbiter_wants_quiet(&a, 1)), "another holds still: too early to pause anybody");
+	arbiter_release(&a, 2, x);
+	due(2, ".");
+	cr_assert(arbiter_wants_quiet(&a, 2));
+	y->absent = true;
+	cr_assert(not(arbiter_wants_quiet(&a, 2)));
+	y->absent = false;
+	a.occupied = false;
+	due(3, "o");
+	confirm(3, y);
+	cr_assert(arbiter_wants_quiet(&a, 3));
+	arbiter_release(&a, 4, y);
+	due(4, ".");
+	cr_assert(not(arbiter_wants_quiet(&a, 4)));
+}
+
+Test(arbiter, servers_are_paused_for_one_that_wants_to_be_alone_although_they_are_strangers_until_then)
+{
+	a.occupied = a.foreign = true;
+	ask(0, (struct ticket_wish){.class = TICKET_NORMAL, .alone = true});
+	due(0, "");
+	cr_assert(arbiter_wants_quiet(&a, 0));
+	a.occupied = false;
+	due(1, "");
+	a.foreign = false;
+	due(2, "o");
+}
+
 Test(arbiter, draining_grants_nothing_and_ends_nothing)
 {
 	struct ticket *x = exclusive(0), *y = exclusive(0);

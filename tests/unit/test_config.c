@@ -222,3 +222,50 @@ Test(config, what_can_change_is_taken_over_and_the_rest_is_named)
 	config_adopt(&running, &fresh, cut, sizeof cut);
 	cr_expect_str_eq(cut, "[daemon] socket");
 }
+
+Test(config, tenants_have_names_and_both_commands)
+{
+	struct config c;
+	struct err err = {0};
+
+	config_defaults(&c);
+	cr_assert_eq(read_text(&c,
+			       "[tenant flm]\npause = systemctl stop flm\nresume = systemctl start flm\n"
+			       "[tenant b]\nresume = r\ntimeout = 3\npause = p\n",
+			       &err),
+		     0, "%s", err.text);
+	cr_assert_eq(c.tenant_count, 2);
+	cr_expect_str_eq(c.tenants[0].name, "flm");
+	cr_expect_str_eq(c.tenants[0].pause, "systemctl stop flm");
+	cr_expect_str_eq(c.tenants[0].resume, "systemctl start flm");
+	cr_expect_eq(c.tenants[0].timeout, 10);
+	cr_expect_str_eq(c.tenants[1].name, "b");
+	cr_expect_eq(c.tenants[1].timeout, 3);
+
+	refused("[tenant]\npause = p\n", 2, "needs a name");
+	refused("[tenant a/b]\npause = p\n", 2, "needs a name");
+	refused("[tenant a]\npause = p\n", 0, "[tenant a] needs both pause and resume");
+	refused("[tenant a]\npuase = p\n", 2, "\"pause\" in [tenant]");
+	refused("[tenant a]\ntimeout = 0\n", 2, "timeout");
+	refused("[tenant a]\ngrace = 1\n", 2, "no key \"grace\"");
+	refused("[ticket]\npause = p\n", 2, "no key \"pause\"");
+	refused("[tenantry a]\npause = p\n", 2, "no key \"pause\"");
+	refused("[tenant a]\npause=p\n[tenant b]\npause=p\n[tenant c]\npause=p\n[tenant d]\npause=p\n"
+		"[tenant e]\npause=p\n[tenant f]\npause=p\n[tenant g]\npause=p\n[tenant h]\npause=p\n"
+		"[tenant i]\npause=p\n",
+		18, "more than 8");
+}
+
+Test(config, tenants_change_at_a_restart_only)
+{
+	struct config running, fresh;
+	struct err err = {0};
+	char kept[128];
+
+	config_defaults(&running);
+	fresh = running;
+	cr_assert_eq(read_text(&fresh, "[tenant a]\npause = p\nresume = r\n", &err), 0, "%s", err.text);
+	config_adopt(&running, &fresh, kept, sizeof kept);
+	cr_expect_str_eq(kept, "[tenant]");
+	cr_expect_eq(running.tenant_count, 0);
+}
