@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """tests/bench/tickets.py [ROUNDS]: how soon the next holder's command runs, after the last one ended and after its
 npu-hold was killed by SIGKILL. A daemon of its own; NPUD_BIN is the build folder. One line a figure, separated by
-tabs: name, value (the 99th percentile in ms), must, aim, ok or short, the least, the largest, what it is."""
+tabs, as scripts/bench reads it: name, value (the 99th percentile in ms), must, aim, the least, the largest, what it
+is. BENCH_QUICK: fewer rounds."""
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ import time
 
 BIN = os.environ.get("NPUD_BIN", "build/release")
 HOLD, CTL = (os.path.join(BIN, "client", name) for name in ("npu-hold", "npuctl"))
-ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 50 if os.environ.get("BENCH_QUICK") else 200
 
 
 class Hold:
@@ -56,9 +57,8 @@ def measure(end):
 
 def report(name, times, must, aim, what):
     value = times[min(len(times) - 1, int(len(times) * 0.99))]
-    print(name, "%.2f" % value, "<=%g" % must, "<=%g" % aim, "ok" if value <= must else "short", "%.2f" % times[0],
+    print(name, "%.2f" % value, "<=%g" % must, "<=%g" % aim, "%.2f" % times[0],
           "%.2f" % times[-1], "%s; median %.2f ms of %d" % (what, times[len(times) // 2], len(times)), sep="\t", flush=True)
-    return value <= must
 
 
 def main():
@@ -70,15 +70,14 @@ def main():
     try:
         while subprocess.run([CTL, "ping"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode:
             time.sleep(0.05)
-        good = report("ticket.release", measure(lambda h: h.process.stdin.close()), 10, 2,
-                      "ms from the end of a command to the next holder's running")
-        good &= report("ticket.killed", measure(lambda h: os.kill(h.process.pid, signal.SIGKILL)), 40, 10,
-                       "the same from SIGKILL of npu-hold")
+        report("ticket.release", measure(lambda h: h.process.stdin.close()), 10, 2,
+               "ms from the end of a command to the next holder's running")
+        report("ticket.killed", measure(lambda h: os.kill(h.process.pid, signal.SIGKILL)), 40, 10,
+               "the same from SIGKILL of npu-hold")
     finally:
         daemon.terminate()
         daemon.wait()
         shutil.rmtree(place)
-    return 0 if good else 1
 
 
-sys.exit(main())
+main()
