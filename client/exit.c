@@ -40,6 +40,7 @@ int exit_status(int error)
 	case NPU_E_BAD_IMAGE:
 	case NPU_E_NO_SUCH_SESSION:
 	case NPU_E_NO_SUCH_OBJECT:
+	case NPU_E_NO_SUCH_TICKET:
 		return EX_DATAERR;
 	case NPU_E_NO_DAEMON:
 	case NPU_E_CONNECTION_LOST:
@@ -54,6 +55,9 @@ int exit_status(int error)
 	case NPU_E_NO_MEMORY:
 	case NPU_E_PINNED:
 	case NPU_E_OBJECT_USED:
+	case NPU_E_HELD:
+	case NPU_E_QUEUE_FULL:
+	case NPU_E_TICKET_OVER:
 		return EX_TEMPFAIL;
 	case NPU_E_NOT_ALLOWED:
 		return EX_NOPERM;

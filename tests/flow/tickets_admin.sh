@@ -25,7 +25,7 @@ grep -q "ticket 1 of uid $(id -u).*holder: sleep 30" "$work/out" || fail "why do
 expect 0 "$npuctl" why 4 --json
 python3 -c 'import json,sys; w=json.load(open(sys.argv[1])); assert w["ticket"]["place"]==3 and [t["ticket"] for t in w["before"]]==[1,2,3], w' "$work/out" || fail "why --json"
 expect 0 "$npuctl" tickets move 4 1
-expect 70 "$npuctl" tickets show 99
+expect 65 "$npuctl" tickets show 99
 says "no ticket 99"
 expect 64 "$npuctl" tickets move 4 0
 expect 64 "$npuctl" tickets frobnicate 4
