@@ -1,6 +1,7 @@
 #include "connection.h"
 #include "call.h"
 #include "own.h"
+#include "stream.h"
 #include <ctype.h>
 #include <errno.h>
 #include <nng/protocol/reqrep0/req.h>
@@ -147,6 +148,7 @@ static int dial(struct connection *c, int hello_ms, struct err *err)
 {
 	char url[PLACES_PATH_MAX + sizeof "ipc://"];
 	snprintf(url, sizeof url, "ipc://%s", c->path);
+	stream_init();
 	int r = nng_req0_open(&c->socket);
 	if (r)
 		return err_socket(err, r, c->path);

@@ -1,6 +1,7 @@
 #include "listen.h"
 #include "process.h"
 #include "proto.h"
+#include "stream.h"
 #include <nng/protocol/reqrep0/rep.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,6 +244,7 @@ int listener_init(struct listener *l, uv_loop_t *loop, const char *path, unsigne
 	if (uv_mutex_init(&l->lock) || uv_async_init(loop, &l->wake, on_wake))
 		return err_set(err, NPU_E_NO_MEMORY, "the listener's queue cannot be made");
 	listener_limit(l, connections_max, user_max, in_flight_max);
+	stream_init();
 	int r = nng_rep0_open(&l->socket);
 	if (r)
 		return err_set(err, NPU_E_IO, "%s: cannot listen: %s", path, nng_strerror(r));

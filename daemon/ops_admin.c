@@ -154,6 +154,8 @@ int on_kick(struct request *r, const struct req_kick *q, struct rep_kick *a, str
 		return err_set(err, NPU_E_NO_SUCH_SESSION,
 			       "there is no session %llu; npuctl clients lists them",
 			       (unsigned long long)q->session);
+	if (s->ended) /* and told so: in the list until its connection is closed */
+		return 0;
 	events_tell(r->server, s, EVENT_KICKED, 0, "by uid %u (session %llu)", (unsigned)r->session->peer.uid,
 		    (unsigned long long)r->session->number);
 	session_end(s);

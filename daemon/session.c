@@ -65,6 +65,8 @@ void session_close(struct session *s)
 
 void session_end(struct session *s)
 {
+	if (s->ended)
+		return;
 	s->ended = true;
 	listen_disconnect(s->peer.pipe);
 }

@@ -41,7 +41,7 @@ int session_new(struct session **out, struct server *server, struct peer peer);
 /* Drops its requests unanswered, closes files and heads, frees it. */
 void session_close(struct session *s);
 
-/* Ends its connection, and session_close follows. */
+/* Ends its connection, and session_close follows; nothing where that is under way. */
 void session_end(struct session *s);
 
 struct session *session_of_number(struct server *server, uint64_t number);
