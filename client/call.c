@@ -488,20 +488,28 @@ int call(struct connection *c, enum proto_op_id op, const void *request, struct 
 	return call_finish(k, reply, a, err);
 }
 
-void call_stop_all(struct connection *c)
+static const struct call *first_of_all(struct connection *c)
 {
 	pthread_mutex_lock(&c->lock);
-	struct call *k = c->all;
+	const struct call *k = c->all;
 	pthread_mutex_unlock(&c->lock);
-	for (; k; k = k->next_of_all)
-		nng_aio_stop(k->aio);
+	return k;
+}
+
+void call_stop_all(struct connection *c)
+{
+	/* One that runs into its time limit meanwhile may add a call, which is its cancel and adds none. */
+	for (const struct call *known = NULL, *all = first_of_all(c); known != all; all = first_of_all(c)) {
+		known = all;
+		for (const struct call *k = known; k; k = k->next_of_all)
+			nng_aio_stop(k->aio);
+	}
 }
 
 void call_free_all(struct connection *c)
 {
 	struct call *k;
 
-	call_stop_all(c); /* those that a callback began meanwhile: a cancel */
 	while ((k = c->all)) {
 		c->all = k->next_of_all;
 		nng_aio_free(k->aio);

@@ -57,9 +57,9 @@ void call_cancel(struct call *k);
 int call(struct connection *c, enum proto_op_id op, const void *request, struct call_options options,
 	 void *reply, struct answer *a, struct err *err);
 
-/* Ends every call under way; their callbacks have returned. */
+/* Ends every call, as CANCELLED where it was under way, and waits until no thread of NNG is in one. */
 void call_stop_all(struct connection *c);
-/* Frees every call of a closed connection; finished or not, nobody may have one any more. */
+/* Frees every call of a closed connection; nobody may have one any more. */
 void call_free_all(struct connection *c);
 
 /* A NUL-terminated copy, cut at `room` between characters; ends at a NUL among the bytes. */

@@ -111,7 +111,9 @@ void connection_close(struct connection *c)
 {
 	if (!c->open)
 		return;
-	/* A callback may still be inside NNG though its call has been answered; NNG 1.5 does not wait for it.
+	/*
+	 * NNG 1.5 frees the socket under a thread that is about to leave nng_ctx_recv, as one may be whose
+	 * answer has come already: all have left when their calls have stopped.
 	 */
 	call_stop_all(c);
 	nng_close(c->socket);

@@ -342,6 +342,26 @@ static void a_restarted_daemon_is_found_and_its_heads_are_gone(const char *bin)
 	npu_close(c);
 }
 
+static void *come_and_go(void *arg)
+{
+	for (unsigned i = 0; i < 300; i++) {
+		npu_client *c = connect_one("brief");
+		good(c, "ping", npu_ping(c, NULL));
+		npu_close(c);
+	}
+	return arg;
+}
+
+/* NNG 1.5 crashes when a socket is closed while a thread of its own leaves a call on it. */
+static void closing_at_once_after_an_answer_is_safe(void)
+{
+	pthread_t threads[4];
+	for (unsigned i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, come_and_go, NULL);
+	for (unsigned i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+}
+
 static void a_forked_child_is_refused(void)
 {
 	npu_client *c = connect_one("parent");
@@ -394,6 +414,7 @@ int main(void)
 	a_call_ends_at_its_deadline();
 	closing_calls_back();
 	a_restarted_daemon_is_found_and_its_heads_are_gone(bin);
+	closing_at_once_after_an_answer_is_safe();
 	a_forked_child_is_refused();
 
 	stop_daemon();
