@@ -76,6 +76,19 @@ NPU_API const char *npu_error_text(const npu_client *c)
 	return c && c->failure.code && !last->code ? c->failure.text : last->text;
 }
 
+NPU_API void npu_error_detail(struct npu_error_detail *out)
+{
+	const struct err_detail *d = &client_err()->detail;
+	*out = (struct npu_error_detail){
+		.needed = d->needed,
+		.limit = d->limit,
+		.depth = d->depth,
+		.retry_ms = d->retry_ms,
+	};
+	memcpy(out->file, d->file, sizeof out->file);
+	memcpy(out->tensor, d->tensor, sizeof out->tensor);
+}
+
 NPU_API const char *npu_error_name(int code)
 {
 	return err_name(code);

@@ -54,6 +54,14 @@ void npu_close(npu_client *c);
 
 /* Of this thread's last failure; "" before any. Valid until this thread's next. */
 const char *npu_error_text(const npu_client *c);
+/* What is known of that failure beside the sentence; 0 and "" where nothing is. */
+struct npu_error_detail {
+	uint64_t needed, limit; /* bytes, values or items, against what is there or allowed */
+	uint64_t depth;		/* what is in use: requests in flight, handles, connections */
+	uint64_t retry_ms;	/* after which it is worth asking again */
+	char file[129], tensor[129];
+};
+void npu_error_detail(struct npu_error_detail *out);
 const char *npu_error_name(int code);	     /* "NO_DAEMON" */
 const char *npu_socket(const npu_client *c); /* where it is connected */
 const char *npu_daemon_version(const npu_client *c);

@@ -229,6 +229,24 @@ static void calls_call_back_from_a_poll_loop(void)
 	npu_close(c);
 }
 
+static void a_refusal_names_its_file_apart_from_the_sentence(void)
+{
+	struct npu_error_detail detail = {0};
+	npu_client *c = connect_one("mistaken");
+	npu_head *none = NULL;
+	char log[160];
+	snprintf(log, sizeof log, "%s/log", work); /* the daemon's, which is no model */
+	is("a text as a model", npu_head_open(c, log, NULL, &none, NULL), NPU_E_BAD_CONTAINER);
+	npu_error_detail(&detail);
+	if (strcmp(detail.file, "log") != 0)
+		fail("the detail names the file \"%s\"", detail.file);
+	is("no name", npu_head_open(c, "", NULL, &none, NULL), NPU_E_BAD_VALUE);
+	npu_error_detail(&detail);
+	if (detail.file[0])
+		fail("the detail is of an earlier failure");
+	npu_close(c);
+}
+
 static void a_cancelled_call_ends_soon(void)
 {
 	static struct counted t;
@@ -410,6 +428,7 @@ int main(void)
 
 	threads_share_one_client();
 	calls_call_back_from_a_poll_loop();
+	a_refusal_names_its_file_apart_from_the_sentence();
 	a_cancelled_call_ends_soon();
 	a_call_ends_at_its_deadline();
 	closing_calls_back();
