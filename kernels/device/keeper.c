@@ -96,49 +96,49 @@ static void fault(struct keeper *k, uint64_t now)
 void keeper_note(struct keeper *k, enum keeper_event event, uint64_t now)
 {
 	switch (event) {
-	case EVENT_OPENED:
+	case KEEPER_OPENED:
 		k->context = CONTEXT_UNPROVEN;
 		k->renewable = false;
 		break;
-	case EVENT_NO_CONTEXT:
+	case KEEPER_NO_CONTEXT:
 		k->health = HEALTH_DEGRADED;
 		k->not_before = now + k->times.retry_ms;
 		break;
-	case EVENT_OPEN_FAILED:
+	case KEEPER_OPEN_FAILED:
 		k->health = HEALTH_FAILED;
 		k->not_before = now + k->times.recovery_ms;
 		break;
-	case EVENT_PROVEN:
+	case KEEPER_PROVEN:
 		k->context = CONTEXT_READY;
 		k->health = HEALTH_OK;
 		k->last_used = now;
 		break;
-	case EVENT_PROOF_FAILED:
+	case KEEPER_PROOF_FAILED:
 		k->context = CONTEXT_BROKEN;
 		if (!k->renewable)
 			fault(k, now);
 		break;
-	case EVENT_WORKED:
+	case KEEPER_WORKED:
 		k->last_used = now;
 		break;
-	case EVENT_FAULT:
+	case KEEPER_FAULT:
 		k->context = CONTEXT_BROKEN;
 		fault(k, now);
 		break;
-	case EVENT_STUCK:
+	case KEEPER_STUCK:
 		if (k->context == CONTEXT_READY)
 			k->context = CONTEXT_UNPROVEN;
 		k->renewable = false;
 		k->health = HEALTH_FAILED;
 		k->not_before = now + k->times.recovery_ms;
 		break;
-	case EVENT_RESUMED:
+	case KEEPER_RESUMED:
 		if (k->context == CONTEXT_READY) {
 			k->context = CONTEXT_UNPROVEN;
 			k->renewable = true;
 		}
 		break;
-	case EVENT_CLOSED:
+	case KEEPER_CLOSED:
 		k->context = CONTEXT_NONE;
 		break;
 	}

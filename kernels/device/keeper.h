@@ -37,16 +37,16 @@ enum keeper_step {
 };
 
 enum keeper_event {
-	EVENT_OPENED,
-	EVENT_NO_CONTEXT,   /* others hold them all */
-	EVENT_OPEN_FAILED,  /* for another reason */
-	EVENT_PROVEN,	    /* the canary passed */
-	EVENT_PROOF_FAILED, /* it did not */
-	EVENT_WORKED,	    /* a launch gave what it should */
-	EVENT_FAULT,	    /* it did not: timeout, error, hang, wrong numbers */
-	EVENT_STUCK,	    /* a call into the driver has not come back in time */
-	EVENT_RESUMED,	    /* the machine slept */
-	EVENT_CLOSED,
+	KEEPER_OPENED,
+	KEEPER_NO_CONTEXT,   /* others hold them all */
+	KEEPER_OPEN_FAILED,  /* for another reason */
+	KEEPER_PROVEN,	     /* the canary passed */
+	KEEPER_PROOF_FAILED, /* it did not */
+	KEEPER_WORKED,	     /* a launch gave what it should */
+	KEEPER_FAULT,	     /* it did not: timeout, error, hang, wrong numbers */
+	KEEPER_STUCK,	     /* a call into the driver has not come back in time */
+	KEEPER_RESUMED,	     /* the machine slept */
+	KEEPER_CLOSED,
 };
 
 struct keeper_times {

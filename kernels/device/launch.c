@@ -220,7 +220,7 @@ static void fault(struct runner *r, struct slot *s, enum job_result result, cons
 	struct job *job = job_of(s);
 
 	count(r, result);
-	keeper_note(&r->keeper, EVENT_FAULT, runner_ms());
+	keeper_note(&r->keeper, KEEPER_FAULT, runner_ms());
 	runner_say(r, "%s; its context is given up and the host does the work%s", what,
 		   r->keeper.health == HEALTH_FAILED
 			   ? ", until the next recovery; npud --check-device says more"
@@ -297,7 +297,7 @@ static void hand_over(struct runner *r, struct slot *s)
 				 "the device reported success over a wrong result (row %u of %u)", bad, rows);
 		fault(r, s, code ? JOB_ERROR : JOB_MISMATCH, what);
 	} else if (rows) {
-		keeper_note(&r->keeper, EVENT_WORKED, runner_ms());
+		keeper_note(&r->keeper, KEEPER_WORKED, runner_ms());
 		struct job *job = job_of(s);
 		if (job) {
 			job->acc = s->acc;
@@ -405,7 +405,7 @@ void launch_prove(struct runner *r)
 		s->used = true;
 		right = canary_sings(r, s, &why);
 	}
-	keeper_note(&r->keeper, right ? EVENT_PROVEN : EVENT_PROOF_FAILED, runner_ms());
+	keeper_note(&r->keeper, right ? KEEPER_PROVEN : KEEPER_PROOF_FAILED, runner_ms());
 	if (right) {
 		if (!was_well)
 			runner_say(r, "%s", "");

@@ -123,7 +123,7 @@ static void *watch(void *arg)
 		r->watched_until = r->call && r->call_due != told ? r->call_due : never;
 		if (r->watched_until && runner_ms() >= r->watched_until) {
 			told = r->call_due;
-			keeper_note(&r->keeper, EVENT_STUCK, runner_ms());
+			keeper_note(&r->keeper, KEEPER_STUCK, runner_ms());
 			runner_say(r,
 				   "%s: the driver has not come back from it; the host does the work; if it "
 				   "stays so, restart "
@@ -149,7 +149,7 @@ static void context_close(struct runner *r)
 		r->table->context_close(c);
 	call_end(r);
 	slots_fini(r);
-	keeper_note(&r->keeper, EVENT_CLOSED, runner_ms());
+	keeper_note(&r->keeper, KEEPER_CLOSED, runner_ms());
 }
 
 /* No context: says who has them, as far as the driver tells. */
@@ -181,12 +181,12 @@ static void context_open(struct runner *r)
 	r->status.limits = limits;
 	if (code == DEVICE_E_NO_CONTEXT) {
 		r->status.contexts_refused++;
-		keeper_note(&r->keeper, EVENT_NO_CONTEXT, runner_ms());
+		keeper_note(&r->keeper, KEEPER_NO_CONTEXT, runner_ms());
 		say_no_context(r, why.text);
 		return;
 	}
 	if (code) {
-		keeper_note(&r->keeper, EVENT_OPEN_FAILED, runner_ms());
+		keeper_note(&r->keeper, KEEPER_OPEN_FAILED, runner_ms());
 		runner_say(r,
 			   "no context can be opened: %.250s; the host does the work; npud --check-device "
 			   "says more",
@@ -195,10 +195,10 @@ static void context_open(struct runner *r)
 	}
 	r->status.contexts_opened++;
 	r->status.context = true;
-	keeper_note(&r->keeper, EVENT_OPENED, runner_ms());
+	keeper_note(&r->keeper, KEEPER_OPENED, runner_ms());
 	if (slots_init(r, &why))
 		return;
-	keeper_note(&r->keeper, EVENT_FAULT, runner_ms());
+	keeper_note(&r->keeper, KEEPER_FAULT, runner_ms());
 	runner_say(r, "no memory for launches: %.250s; the host does the work", why.text);
 }
 
@@ -208,7 +208,7 @@ static void notice_sleep(struct runner *r)
 
 	/* The two clocks are read one after the other: they differ by a little always. */
 	if (slept > r->slept_ms + 500) {
-		keeper_note(&r->keeper, EVENT_RESUMED, runner_ms());
+		keeper_note(&r->keeper, KEEPER_RESUMED, runner_ms());
 		r->slept_ms = slept;
 	}
 }

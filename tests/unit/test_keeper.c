@@ -17,8 +17,8 @@ static struct keeper well(void)
 {
 	struct keeper k = fresh();
 
-	keeper_note(&k, EVENT_OPENED, 1000);
-	keeper_note(&k, EVENT_PROVEN, 1000);
+	keeper_note(&k, KEEPER_OPENED, 1000);
+	keeper_note(&k, KEEPER_PROVEN, 1000);
 	return k;
 }
 
@@ -44,10 +44,10 @@ Test(keeper, a_device_is_proven_before_it_is_well_and_before_it_works)
 
 	cr_expect_eq(k.health, HEALTH_DEGRADED);
 	cr_expect_eq(next(&k, 1000, false), STEP_OPEN);
-	keeper_note(&k, EVENT_OPENED, 1000);
+	keeper_note(&k, KEEPER_OPENED, 1000);
 	cr_expect_eq(next(&k, 1000, true), STEP_PROVE);
 	cr_expect_eq(k.health, HEALTH_DEGRADED);
-	keeper_note(&k, EVENT_PROVEN, 1010);
+	keeper_note(&k, KEEPER_PROVEN, 1010);
 	cr_expect_eq(k.health, HEALTH_OK);
 	cr_expect_eq(next(&k, 1010, true), STEP_WORK);
 }
@@ -56,15 +56,15 @@ Test(keeper, an_idle_context_is_released_and_opened_and_proven_again_for_work)
 {
 	struct keeper k = well();
 
-	keeper_note(&k, EVENT_WORKED, 2000);
+	keeper_note(&k, KEEPER_WORKED, 2000);
 	waits(&k, 2000, false, 32000);
 	waits(&k, 31999, false, 32000);
 	cr_expect_eq(next(&k, 32000, false), STEP_CLOSE);
-	keeper_note(&k, EVENT_CLOSED, 32000);
+	keeper_note(&k, KEEPER_CLOSED, 32000);
 	waits(&k, 32000, false, 0);
 	cr_expect_eq(k.health, HEALTH_OK);
 	cr_expect_eq(next(&k, 99000, true), STEP_OPEN);
-	keeper_note(&k, EVENT_OPENED, 99000);
+	keeper_note(&k, KEEPER_OPENED, 99000);
 	cr_expect_eq(next(&k, 99000, true), STEP_PROVE);
 }
 
@@ -74,16 +74,16 @@ Test(keeper, a_context_that_was_idle_or_slept_is_proven_and_renewed_if_it_is_los
 		struct keeper k = well();
 		uint64_t now = slept ? 2000 : 6000;
 		if (slept)
-			keeper_note(&k, EVENT_RESUMED, now);
+			keeper_note(&k, KEEPER_RESUMED, now);
 		cr_expect_eq(next(&k, 5999 < now ? now : 2000, true), STEP_PROVE);
-		keeper_note(&k, EVENT_PROOF_FAILED, now);
+		keeper_note(&k, KEEPER_PROOF_FAILED, now);
 		cr_expect_eq(k.health, HEALTH_OK, "that a context is lost in its sleep is no fault");
 		cr_expect_eq(next(&k, now, true), STEP_CLOSE);
-		keeper_note(&k, EVENT_CLOSED, now);
+		keeper_note(&k, KEEPER_CLOSED, now);
 		cr_expect_eq(next(&k, now, true), STEP_OPEN);
-		keeper_note(&k, EVENT_OPENED, now);
+		keeper_note(&k, KEEPER_OPENED, now);
 		cr_expect_eq(next(&k, now, true), STEP_PROVE);
-		keeper_note(&k, EVENT_PROOF_FAILED, now);
+		keeper_note(&k, KEEPER_PROOF_FAILED, now);
 		cr_expect_eq(k.health, HEALTH_DEGRADED, "that a new one does not work is");
 	}
 	struct keeper k = well();
@@ -94,10 +94,10 @@ Test(keeper, a_context_that_was_idle_or_slept_is_proven_and_renewed_if_it_is_los
 static void recover(struct keeper *k, uint64_t now)
 {
 	cr_expect_eq(next(k, now, false), STEP_CLOSE);
-	keeper_note(k, EVENT_CLOSED, now);
+	keeper_note(k, KEEPER_CLOSED, now);
 	cr_expect_eq(next(k, now, false), STEP_OPEN);
-	keeper_note(k, EVENT_OPENED, now);
-	keeper_note(k, EVENT_PROVEN, now);
+	keeper_note(k, KEEPER_OPENED, now);
+	keeper_note(k, KEEPER_PROVEN, now);
 	cr_expect_eq(k->health, HEALTH_OK);
 }
 
@@ -105,29 +105,29 @@ Test(keeper, a_fault_costs_the_context_and_is_recovered_from_once_an_interval)
 {
 	struct keeper k = well();
 
-	keeper_note(&k, EVENT_FAULT, 10000);
+	keeper_note(&k, KEEPER_FAULT, 10000);
 	cr_expect_eq(k.health, HEALTH_DEGRADED);
 	recover(&k, 10100);
 
-	keeper_note(&k, EVENT_FAULT, 20000); /* within the interval */
+	keeper_note(&k, KEEPER_FAULT, 20000); /* within the interval */
 	cr_expect_eq(k.health, HEALTH_FAILED);
 	cr_expect_eq(next(&k, 20000, false), STEP_CLOSE);
-	keeper_note(&k, EVENT_CLOSED, 20000);
+	keeper_note(&k, KEEPER_CLOSED, 20000);
 	waits(&k, 20000, false, 70000);
 	waits(&k, 69999, false, 70000);
 	cr_expect_eq(next(&k, 70000, false), STEP_OPEN);
 	cr_expect_eq(k.health, HEALTH_DEGRADED);
-	keeper_note(&k, EVENT_OPENED, 70000);
-	keeper_note(&k, EVENT_PROOF_FAILED, 70001);
+	keeper_note(&k, KEEPER_OPENED, 70000);
+	keeper_note(&k, KEEPER_PROOF_FAILED, 70001);
 	cr_expect_eq(k.health, HEALTH_FAILED);
-	keeper_note(&k, EVENT_CLOSED, 70001);
+	keeper_note(&k, KEEPER_CLOSED, 70001);
 	waits(&k, 70001, false, 130000);
 	cr_expect_eq(next(&k, 130000, false), STEP_OPEN);
-	keeper_note(&k, EVENT_OPENED, 130000);
-	keeper_note(&k, EVENT_PROVEN, 130000);
+	keeper_note(&k, KEEPER_OPENED, 130000);
+	keeper_note(&k, KEEPER_PROVEN, 130000);
 	cr_expect_eq(k.health, HEALTH_OK);
 
-	keeper_note(&k, EVENT_FAULT, 190000); /* outside of it */
+	keeper_note(&k, KEEPER_FAULT, 190000); /* outside of it */
 	cr_expect_eq(k.health, HEALTH_DEGRADED);
 	recover(&k, 190000);
 }
@@ -138,14 +138,14 @@ Test(keeper, that_no_context_is_to_be_had_is_no_fault_and_is_asked_again)
 
 	for (uint64_t now = 1000; now < 41000; now += 2000) {
 		cr_expect_eq(next(&k, now, false), STEP_OPEN);
-		keeper_note(&k, EVENT_NO_CONTEXT, now);
+		keeper_note(&k, KEEPER_NO_CONTEXT, now);
 		cr_expect_eq(k.health, HEALTH_DEGRADED);
 		waits(&k, now, false, now + 2000);
 	}
 	cr_expect_eq(k.recoveries, 0);
 	cr_expect_eq(next(&k, 41000, false), STEP_OPEN);
-	keeper_note(&k, EVENT_OPENED, 41000);
-	keeper_note(&k, EVENT_PROVEN, 41000);
+	keeper_note(&k, KEEPER_OPENED, 41000);
+	keeper_note(&k, KEEPER_PROVEN, 41000);
 	cr_expect_eq(k.health, HEALTH_OK);
 }
 
@@ -154,7 +154,7 @@ Test(keeper, an_opening_that_fails_is_not_repeated_within_the_interval)
 	struct keeper k = fresh();
 
 	cr_expect_eq(next(&k, 1000, false), STEP_OPEN);
-	keeper_note(&k, EVENT_OPEN_FAILED, 1000);
+	keeper_note(&k, KEEPER_OPEN_FAILED, 1000);
 	cr_expect_eq(k.health, HEALTH_FAILED);
 	waits(&k, 1000, false, 61000);
 	cr_expect_eq(next(&k, 61000, false), STEP_OPEN);
@@ -174,10 +174,10 @@ Test(keeper, a_call_that_got_stuck_is_followed_by_a_canary_once_it_is_back)
 {
 	struct keeper k = well();
 
-	keeper_note(&k, EVENT_STUCK, 2000);
+	keeper_note(&k, KEEPER_STUCK, 2000);
 	cr_expect_eq(k.health, HEALTH_FAILED);
 	cr_expect_eq(next(&k, 9000, false), STEP_PROVE);
-	keeper_note(&k, EVENT_PROVEN, 9000);
+	keeper_note(&k, KEEPER_PROVEN, 9000);
 	cr_expect_eq(k.health, HEALTH_OK);
 }
 
@@ -202,30 +202,30 @@ Test(keeper, never_spins_and_never_works_unproven)
 				cr_assert(wake == 0 || wake > now);
 				now = wake && dice % 3 ? wake : now + dice % 7000;
 				if (dice % 11 == 0)
-					keeper_note(&k, EVENT_RESUMED, now);
+					keeper_note(&k, KEEPER_RESUMED, now);
 				break;
 			case STEP_OPEN:
 				cr_assert_eq(k.context, CONTEXT_NONE);
 				keeper_note(&k,
-					    dice % 4 == 0   ? EVENT_NO_CONTEXT
-					    : dice % 4 == 1 ? EVENT_OPEN_FAILED
-							    : EVENT_OPENED,
+					    dice % 4 == 0   ? KEEPER_NO_CONTEXT
+					    : dice % 4 == 1 ? KEEPER_OPEN_FAILED
+							    : KEEPER_OPENED,
 					    now);
 				break;
 			case STEP_PROVE:
 				cr_assert_eq(k.context, CONTEXT_UNPROVEN);
-				keeper_note(&k, dice % 3 ? EVENT_PROVEN : EVENT_PROOF_FAILED, now);
+				keeper_note(&k, dice % 3 ? KEEPER_PROVEN : KEEPER_PROOF_FAILED, now);
 				break;
 			case STEP_WORK:
 				cr_assert(k.context == CONTEXT_READY && k.health == HEALTH_OK && work);
 				keeper_note(&k,
-					    dice % 3   ? EVENT_WORKED
-					    : dice % 5 ? EVENT_FAULT
-						       : EVENT_STUCK,
+					    dice % 3   ? KEEPER_WORKED
+					    : dice % 5 ? KEEPER_FAULT
+						       : KEEPER_STUCK,
 					    now);
 				break;
 			case STEP_CLOSE:
-				keeper_note(&k, EVENT_CLOSED, now);
+				keeper_note(&k, KEEPER_CLOSED, now);
 				break;
 			}
 			now += dice % 50;
