@@ -294,7 +294,7 @@ static int opening_init(struct opening *g, npu_client *c, const char *model,
 		return r;
 	g->options.no_store |= store_is_off();
 	g->tensor = strdup(g->options.tensor ? g->options.tensor : "");
-	g->layout = strdup(g->options.layout ? g->options.layout : "blocked");
+	g->layout = strdup(g->options.layout ? g->options.layout : "auto");
 	g->q8 = strdup(g->options.q8 ? g->options.q8 : "auto");
 	g->head = calloc(1, sizeof *g->head);
 	if (!g->tensor || !g->layout || !g->q8 || !g->head)

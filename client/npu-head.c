@@ -35,7 +35,7 @@ static void help(void)
 	      "      --signed         a Q4NX file's 4-bit codes are signed (made from GGUF Q4_0)\n"
 	      "      --k H            columns of a Q4NX matrix (as the embedding has)\n"
 	      "  -w, --tile T         columns of a tile (the daemon's default)\n"
-	      "  -l, --layout LAYOUT  blocked or row-major (blocked)\n"
+	      "  -l, --layout LAYOUT  blocked or row-major (as the device has it)\n"
 	      "tensors: what is in a model, and which tensor is its head\n"
 	      "pack: a head as Q4HI image files in DIR, without a daemon; check: one such file\n"
 	      "compare: two files of raw float32, bit for bit\n"

@@ -206,7 +206,12 @@ NPU_API int npu_status(npu_client *c, struct npu_status *out)
 		.refused = p.refused,
 		.rows = p.rows,
 		.in_flight = p.in_flight,
+		.launches = p.launches,
+		.faults = p.faults,
+		.contexts_used = p.contexts_used,
+		.contexts_max = p.contexts_max,
 	};
+	call_copy(out->reason, sizeof out->reason, p.reason);
 	call_copy(out->version, sizeof out->version, p.version);
 	call_copy(out->device, sizeof out->device, p.device);
 	call_copy(out->health, sizeof out->health, p.health);

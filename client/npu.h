@@ -77,7 +77,7 @@ int npu_ping(npu_client *c, double *seconds);
 
 struct npu_head_options {
 	const char *tensor; /* NULL: the model's head */
-	const char *layout; /* NULL or "blocked", or "row-major" */
+	const char *layout; /* NULL: what the device takes, or else "blocked"; "blocked", "row-major" */
 	uint32_t tile;	    /* columns of a tile; 0: the default geometry */
 	bool transpose;	    /* the tensor is stored [H][NV] */
 	const char *q8;	    /* order of the codes in Q4NX chunks of 8704 bytes: NULL or "auto", "a", "b" */
@@ -180,8 +180,28 @@ struct npu_status {
 	char version[33], device[33], health[17];
 	uint64_t pid, uptime_ms, clients, heads, resident_bytes, requests, refused, rows, in_flight;
 	char fingerprint[17]; /* of the daemon's packer, hexadecimal; empty where the daemon does not tell */
+	char reason[512];     /* why the device is not "ok", and what to do */
+	uint64_t launches, faults; /* on the device; of them those that hung, failed or were wrong */
+	uint64_t contexts_used, contexts_max; /* hardware contexts of all programs; 0, 0: not known */
 };
 int npu_status(npu_client *c, struct npu_status *out);
+
+/* A geometry the device can run: a kernel. */
+struct npu_design_row {
+	uint64_t rows, kd, nd;
+	const char *layout, *file, *kernel;
+};
+/* The device: how it is and what it has done since the daemon started; see npuctl(1). */
+struct npu_device {
+	char device[33], health[17], reason[512], version[64];
+	bool context; /* the daemon holds a hardware context */
+	uint64_t contexts_used, contexts_max;
+	uint64_t launches, done, timeouts, errors, hangs, mismatches, rejected;
+	uint64_t canaries, canaries_failed, contexts_opened, contexts_refused, recoveries, parked;
+};
+/* Also calls `each` (may be NULL) once a design; stops with its result when that is not 0. */
+int npu_device_status(npu_client *c, struct npu_device *out,
+		      int (*each)(void *arg, const struct npu_design_row *row), void *arg);
 
 struct npu_client_row {
 	uint64_t session, uid, pid, connected_ms, requests, heads, files, in_flight;

@@ -44,18 +44,28 @@ static int do_status(npu_client *c, const struct options *o)
 		return exit_npu(c, error, NULL);
 	if (o->json)
 		return print_json(json_pack(
-			"{so so so so so sI sI sI sI sI sI sI sI sI}", "socket",
+			"{so so so so so so sI sI sI sI sI sI sI sI sI sI sI sI sI}", "socket",
 			table_json_string(npu_socket(c)), "version", table_json_string(s.version), "device",
-			table_json_string(s.device), "health", table_json_string(s.health), "fingerprint",
-			table_json_string(s.fingerprint), "pid", (json_int_t)s.pid, "uptime_ms",
-			(json_int_t)s.uptime_ms, "clients", (json_int_t)s.clients, "heads",
-			(json_int_t)s.heads, "resident_bytes", (json_int_t)s.resident_bytes, "requests",
-			(json_int_t)s.requests, "refused", (json_int_t)s.refused, "rows", (json_int_t)s.rows,
-			"in_flight", (json_int_t)s.in_flight));
+			table_json_string(s.device), "health", table_json_string(s.health), "reason",
+			table_json_string(s.reason), "fingerprint", table_json_string(s.fingerprint), "pid",
+			(json_int_t)s.pid, "uptime_ms", (json_int_t)s.uptime_ms, "clients",
+			(json_int_t)s.clients, "heads", (json_int_t)s.heads, "resident_bytes",
+			(json_int_t)s.resident_bytes, "requests", (json_int_t)s.requests, "refused",
+			(json_int_t)s.refused, "rows", (json_int_t)s.rows, "in_flight",
+			(json_int_t)s.in_flight, "launches", (json_int_t)s.launches, "faults",
+			(json_int_t)s.faults, "contexts_used", (json_int_t)s.contexts_used, "contexts_max",
+			(json_int_t)s.contexts_max));
 	print_stranger("socket", npu_socket(c));
 	print_stranger("version", s.version);
 	print_stranger("device", s.device);
 	print_stranger("health", s.health);
+	if (s.reason[0])
+		print_stranger("reason", s.reason);
+	if (s.launches)
+		printf("%-10s  %" PRIu64 ", of them %" PRIu64 " at fault\n", "launches", s.launches,
+		       s.faults);
+	if (s.contexts_max)
+		printf("%-10s  %" PRIu64 " of %" PRIu64 "\n", "contexts", s.contexts_used, s.contexts_max);
 	printf("%-10s  %" PRIu64 "\n", "pid", s.pid);
 	printf("%-10s  %s\n", "uptime", table_format_uptime(text, s.uptime_ms));
 	printf("%-10s  %" PRIu64 "\n", "clients", s.clients);
@@ -299,6 +309,7 @@ static void help(void)
 	      "  weights              the same of layers' projection weights\n"
 	      "  plan MODEL           what opening it would need, and what would go for it\n"
 	      "  evict|pin|unpin ID   give up what is resident, or have it stay (administrators)\n"
+	      "  device               its kernels, how well it is, and what to do\n"
 	      "  tickets [show|revoke ID|move ID PLACE]  who has the NPU, and who waits\n"
 	      "  why ID               what a ticket waits for\n"
 	      "  drain, resume        grant nothing more, grant again (administrators)\n"
@@ -335,13 +346,13 @@ static const struct command {
 	const char *operand;				    /* what it needs one of, or NULL */
 	int most;					    /* words it may have without needing one */
 } commands[] = {
-	{"status", do_status, NULL, 0},	  {"clients", do_clients, NULL, 0}, {"heads", do_heads, NULL, 0},
-	{"weights", do_weights, NULL, 0}, {"evict", do_evict, "head", 0},   {"pin", do_pin, "head", 0},
-	{"unpin", do_unpin, "head", 0},	  {"plan", do_plan, "model", 0},    {"ping", do_ping, NULL, 0},
-	{"events", do_events, NULL, 0},	  {"kick", do_kick, "session", 0},  {"reload", do_reload, NULL, 0},
-	{"version", NULL, NULL, 0},	  {"tickets", do_tickets, NULL, 3}, {"why", do_why, "ticket", 0},
-	{"drain", do_drain, NULL, 0},	  {"resume", do_resume, NULL, 0},   {"who", do_who, NULL, 0},
-	{"usage", do_usage, NULL, 0},
+	{"status", do_status, NULL, 0}, {"clients", do_clients, NULL, 0}, {"heads", do_heads, NULL, 0},
+	{"device", do_device, NULL, 0}, {"weights", do_weights, NULL, 0}, {"evict", do_evict, "head", 0},
+	{"pin", do_pin, "head", 0},	{"unpin", do_unpin, "head", 0},	  {"plan", do_plan, "model", 0},
+	{"ping", do_ping, NULL, 0},	{"events", do_events, NULL, 0},	  {"kick", do_kick, "session", 0},
+	{"reload", do_reload, NULL, 0}, {"version", NULL, NULL, 0},	  {"tickets", do_tickets, NULL, 3},
+	{"why", do_why, "ticket", 0},	{"drain", do_drain, NULL, 0},	  {"resume", do_resume, NULL, 0},
+	{"who", do_who, NULL, 0},	{"usage", do_usage, NULL, 0},
 };
 
 static int run(const struct command *command, const struct options *o)

@@ -27,6 +27,8 @@ struct listing {
 /* Ends a listing: prints it under `name` unless `error`, and frees it. */
 int finish_listing(struct listing *l, npu_client *c, const struct options *o, const char *name, int error);
 
+int do_device(npu_client *c, const struct options *o); /* npuctl_device.c */
+
 /* npuctl_resident.c */
 int do_heads(npu_client *c, const struct options *o);
 int do_weights(npu_client *c, const struct options *o);

@@ -3,6 +3,7 @@
 #include "directory.h"
 #include "path.h"
 #include "own.h"
+#include "simulation.h"
 #include <errno.h>
 #include <ini.h>
 #include <stdio.h>
@@ -40,6 +41,9 @@ static const struct key {
 	TEXT_KEY("daemon", "group", group),
 	TEXT_KEY("daemon", "admin_group", admin_group),
 	TEXT_KEY("device", "kind", device),
+	TEXT_KEY("device", "settings", device_settings),
+	COUNT_KEY("device", "launch_ms", launch_ms, 1, 600000),
+	COUNT_KEY("device", "recovery", device_recovery, 0, 86400),
 	TEXT_KEY("device", "node", device_node),
 	TEXT_KEY("device", "lock", npu_lock),
 	TEXT_KEY("device", "kernels", kernels),
@@ -91,7 +95,9 @@ void config_defaults(struct config *c)
 	const char *env = getenv("NPUD_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
 	char run_user[64];
 
-	*c = (struct config){.device = "none",
+	*c = (struct config){.device = "auto",
+			     .launch_ms = 5000,
+			     .device_recovery = 60,
 			     .device_node = "/dev/accel/accel0",
 			     .npu_lock = "/tmp/npu.lock",
 			     .module = NPUD_XRT_MODULE,
@@ -314,6 +320,29 @@ static int check_tenants(const struct config *c, const char *path, struct err *e
 	return 0;
 }
 
+static int check_device(const struct config *c, const char *path, struct err *err)
+{
+	static const char *const kinds[] = {"auto", "xrt", "soft", "none"};
+	struct simulation simulation;
+	char why[256];
+	unsigned kind = 0;
+
+	while (kind < sizeof kinds / sizeof *kinds && strcmp(c->device, kinds[kind]) != 0)
+		kind++;
+	if (kind == sizeof kinds / sizeof *kinds)
+		return err_set(err, NPU_E_BAD_CONFIG,
+			       "%s: [device] kind is \"%s\"; it can be auto, xrt, soft or none", path,
+			       c->device);
+	if (strcmp(c->device, "soft") == 0 &&
+	    !simulation_parse(&simulation, c->device_settings, why, sizeof why))
+		return err_set(err, NPU_E_BAD_CONFIG, "%s: [device] settings: %s", path, why);
+	if (c->kernels[0] && c->kernels[0] != '/')
+		return err_set(err, NPU_E_BAD_CONFIG,
+			       "%s: [device] kernels is \"%s\"; an absolute path is needed", path,
+			       c->kernels);
+	return 0;
+}
+
 int config_read(struct config *c, const char *path, struct err *err)
 {
 	struct reading r = {.config = c, .path = path, .file = fopen(path, "re"), .err = err};
@@ -333,9 +362,8 @@ int config_read(struct config *c, const char *path, struct err *err)
 		return err_set(err, NPU_E_BAD_CONFIG,
 			       "%s: [head] path is \"%s\"; it can be auto, host, device or alternate", path,
 			       c->head_path);
-	if (strcmp(c->device, "none") != 0)
-		return err_set(err, NPU_E_BAD_CONFIG, "%s: [device] kind is \"%s\"; this npud knows: none",
-			       path, c->device);
+	if (check_device(c, path, err))
+		return err->code;
 	if (c->npu_lock[0] && c->npu_lock[0] != '/')
 		return err_set(err, NPU_E_BAD_CONFIG,
 			       "%s: [device] lock is \"%s\"; an absolute path is needed, or nothing", path,

@@ -18,14 +18,17 @@ struct config {
 	char cache_dir[PATH_MAX]; /* [daemon] cache_dir */
 	char state_dir[PATH_MAX]; /* [daemon] state_dir */
 	char group[64];		  /* [daemon] group: whose members may connect; empty: the owner's only */
-	char admin_group[64];	/* [daemon] admin_group: who may do what concerns others; empty: root and the
-				   owner */
-	char device[16];	/* [device] kind: none */
-	char device_node[256];	/* [device] node: of the NPU, for who has it open */
-	char npu_lock[256];	/* [device] lock: that tools take around launches; empty: none is used */
-	char kernels[256];	/* [device] kernels: directory of the kernel set; empty: none */
-	char module[256];	/* [device] module: npud-xrt.so */
-	uint64_t store_enabled; /* [store] enabled */
+	char admin_group[64]; /* [daemon] admin_group: who may do what concerns others; empty: root and the
+				 owner */
+	char device[16];      /* [device] kind: auto, xrt, soft or none */
+	char device_settings[512]; /* [device] settings: words for the kind */
+	uint64_t launch_ms;	   /* [device] launch_ms: a launch that takes longer hangs */
+	uint64_t device_recovery;  /* [device] recovery: seconds; at most one in this time */
+	char device_node[256];	   /* [device] node: of the NPU, for who has it open */
+	char npu_lock[256];	   /* [device] lock: that tools take around launches; empty: none is used */
+	char kernels[256];	   /* [device] kernels: directory of the kernel set; empty: none */
+	char module[256];	   /* [device] module: npud-xrt.so */
+	uint64_t store_enabled;	   /* [store] enabled */
 	char store_path[PATH_MAX]; /* [store] path; empty: cache_dir/images */
 	uint64_t store_bytes;	   /* [store] max_bytes: of all images */
 	uint64_t store_free_bytes; /* [store] min_free_bytes: of the file system, below which it does not grow

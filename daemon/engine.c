@@ -16,6 +16,12 @@ void target_fini(struct target *t)
 	image_fini(&t->image);
 }
 
+uint64_t target_bytes(const struct target *t)
+{
+	const struct geometry *g = &t->image.geometry;
+	return t->image.size + (t->device ? (uint64_t)g->tiles * g->kd * g->nd : 0);
+}
+
 int engine_init(struct engine *e, struct kernels *kernels, unsigned threads)
 {
 	memset(e, 0, sizeof *e);
@@ -329,6 +335,7 @@ int engine_run(struct engine *e, struct target *t, const struct pass *pass, enum
 		begun = now();
 		report->path = PATH_HOST;
 		report->kernel = e->kernels->head_variant;
+		report->fallback = facts.device && asked != PATH_HOST && (failed || !facts.well || reserved);
 		if (!image_run(&t->image, e->kernels, e->pool, pass))
 			return no_memory(err, pass);
 		path_measured(&t->costs.host[size], now() - begun);

@@ -23,6 +23,8 @@ struct target {
 };
 
 void target_fini(struct target *t); /* zeroed is fine */
+/* What it takes of memory, the device's included. */
+uint64_t target_bytes(const struct target *t);
 
 struct engine {
 	const struct kernels *kernels;
@@ -41,6 +43,7 @@ struct engine_report {
 	enum path path;	    /* HOST or DEVICE: the one whose results these are */
 	const char *kernel; /* static */
 	char why[128];
+	bool fallback; /* the device could have run it, were it well and free */
 };
 
 /*

@@ -33,6 +33,7 @@ void load_free(struct load *l)
 		return;
 	container_free(l->container);
 	image_fini(&l->image);
+	placement_fini(&l->placement);
 	sample_fini(&l->sample);
 	free(l->tiles);
 	free(l->amax);
@@ -273,6 +274,16 @@ static int hash_parts(struct load *l, struct err *err)
 	return 0;
 }
 
+/* Whether the device is to run it: who names a tile has a geometry of their own, which is the host's. */
+static bool choose_design(struct load *l)
+{
+	const struct load_request *q = &l->request;
+	unsigned layouts = q->any_layout ? PLACEMENT_ANY_LAYOUT : 1u << q->layout;
+
+	return q->tile == 0 &&
+	       placement_choose(&l->placement, &l->geometry, l->geometry.nv, l->geometry.h, layouts);
+}
+
 int load_identify(struct load *l, struct err *err)
 {
 	const struct load_request *q = &l->request;
@@ -284,7 +295,7 @@ int load_identify(struct load *l, struct err *err)
 	if (r)
 		return r;
 	const uint32_t nv = l->geometry.nv, h = l->geometry.h;
-	if (!geometry_make(&l->geometry, nv, h, q->tile, q->layout)) {
+	if (!choose_design(l) && !geometry_make(&l->geometry, nv, h, q->tile, q->layout)) {
 		uint32_t kd = (h + 63) / 64 * 64;
 		return err_set(err, NPU_E_BAD_GEOMETRY,
 			       "%s: kd=%u T=%u does not go: %s, and T is at most the %u vocabulary rows "
@@ -498,7 +509,7 @@ int load_fill(struct load *l, struct err *err)
 {
 	const struct geometry *g = &l->geometry;
 
-	if (!image_init(&l->image, g))
+	if (!placement_memory(&l->placement, &l->image, g))
 		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for a head of %llu bytes",
 			       l->request.label, (unsigned long long)geometry_bytes(g));
 	for (uint32_t t = 0; t < g->tiles; t++)
@@ -510,6 +521,11 @@ int load_fill(struct load *l, struct err *err)
 		return r;
 	for (uint32_t t = 0; t < g->tiles; t++)
 		l->nonfinite += atomic_load(&l->tiles[t].nonfinite);
+	if (!placement_seal(&l->placement, &l->image))
+		return err_set(err, NPU_E_NO_MEMORY,
+			       "%s: the device refuses its weights, and there is no other "
+			       "memory for them",
+			       l->request.label);
 	atomic_store(&l->tiles_done, g->tiles);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include "imagestore.h"
 #include "residency.h"
 #include "sample.h"
+#include "placement.h"
 #include "source.h"
 #include <stdatomic.h>
 
@@ -22,7 +23,8 @@ struct load_request {
 	struct matrix_options options;
 	uint32_t tile;
 	enum layout layout;
-	bool store; /* whether the image store may be used */
+	bool store;	 /* whether the image store may be used */
+	bool any_layout; /* what the device takes, `layout` on the host */
 	uint32_t layer;
 	char role[ROLE_MAX]; /* empty: "head" */
 	bool fleeting;	     /* for one call */
@@ -42,8 +44,9 @@ struct load {
 	struct source source; /* owned */
 	const struct hash_secret *secret;
 	const struct kernels *kernels;
-	struct imagestore *store; /* NULL: neither read nor written */
-	unsigned threads;	  /* that read and pack, the caller's included */
+	struct placement placement; /* its accelerator is set by who gives the load away */
+	struct imagestore *store;   /* NULL: neither read nor written */
+	unsigned threads;	    /* that read and pack, the caller's included */
 	atomic_bool stop;
 	atomic_uint tiles_done;
 

@@ -265,13 +265,19 @@ static void on_loaded(uv_work_t *work, int status)
 		memset(&j->load->image, 0, sizeof j->load->image);
 		for (uint32_t t = 0; t < o->geometry.tiles; t++)
 			o->tile_nonfinite[t] = atomic_load(&j->load->tiles[t].nonfinite);
-		residency_ready(&o->resident, o->target.image.size, server_now());
+		o->target.device = take(&j->load->placement.weights);
+		residency_ready(&o->resident, target_bytes(&o->target), server_now());
+		if (j->load->placement.why[0])
+			events_tell(s, NULL, EVENT_DEVICE, o->id,
+				    "head %" PRIu64 " (%.60s) is the host's: %s", o->id, o->label,
+				    j->load->placement.why);
 		fetch_done(j);
 		while ((j = next_attaching(s, o)))
 			fetch_done(j);
 	} else {
 		struct fetch *other;
-		image_fini(&j->load->image); /* before anybody is let into the room it takes */
+		image_fini(&j->load->image);
+		placement_fini(&j->load->placement); /* before anybody is let into the room it takes */
 		/* Their own files may be good. The object, with its count of users, goes. */
 		while ((other = next_attaching(s, o))) {
 			log_line("object", o->id, "loaded again from the file of session %" PRIu64 ": %s",

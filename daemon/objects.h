@@ -27,6 +27,7 @@ struct object {
 	unsigned handles;
 	uint64_t last_session; /* number of the session that gave it back last */
 	bool damaged;	       /* in memory: out of the table, nobody may use it */
+	bool fell_back;	       /* it was said that the host does what the device should */
 	struct fetch *loader;  /* while loading */
 };
 

@@ -42,7 +42,7 @@ int on_hello(struct request *r, const struct req_hello *q, struct rep_hello *a, 
 	a->major = PROTO_MAJOR;
 	a->minor = PROTO_MINOR;
 	a->version = PROTO_STR(NPUD_VERSION);
-	a->device = PROTO_STR(c->device);
+	a->device = PROTO_STR(r->server->accelerator.kind);
 	a->max_request = PROTO_REQUEST_MAX;
 	a->max_reply = PROTO_REPLY_MAX;
 	a->max_rows = PROTO_ROWS_MAX;
@@ -89,14 +89,21 @@ int on_file_close(struct request *r, const struct req_file_close *q, struct rep_
 int on_status(struct request *r, const struct req_status *q, struct rep_status *a, struct err *err)
 {
 	const struct server *s = r->server;
+	struct runner_status device;
 	char print[17];
 
 	(void)q, (void)err;
+	accelerator_status(&s->accelerator, &device);
 	snprintf(print, sizeof print, "%016" PRIx64, s->fingerprint);
 	*a = (struct rep_status){
 		.version = PROTO_STR(NPUD_VERSION),
-		.device = PROTO_STR(s->config.device),
-		.health = PROTO_STR("absent"),
+		.device = PROTO_STR(s->accelerator.kind),
+		.health = PROTO_STR(health_name(device.health)),
+		.reason = PROTO_STR(device.reason),
+		.launches = device.launches,
+		.faults = device.timeouts + device.errors + device.hangs + device.mismatches,
+		.contexts_used = device.limits.contexts_used,
+		.contexts_max = device.limits.contexts_max,
 		.pid = (uint64_t)getpid(),
 		.uptime_ms = server_now() - s->started_ms,
 		.clients = link_count(&s->sessions),

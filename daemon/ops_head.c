@@ -4,6 +4,11 @@
 #include "own.h"
 #include <string.h>
 
+static bool is(struct proto_bytes b, const char *text)
+{
+	return strlen(text) == b.size && memcmp(text, b.data, b.size) == 0;
+}
+
 static int layout_of(struct proto_bytes name, enum layout *out, struct err *err)
 {
 	for (*out = LAYOUT_ROW_MAJOR; *out <= LAYOUT_BLOCKED; (*out)++) {
@@ -11,7 +16,7 @@ static int layout_of(struct proto_bytes name, enum layout *out, struct err *err)
 		if (strlen(known) == name.size && memcmp(known, name.data, name.size) == 0)
 			return 0;
 	}
-	return err_set(err, NPU_E_BAD_VALUE, "there is no such layout; blocked and row-major are");
+	return err_set(err, NPU_E_BAD_VALUE, "there is no such layout; auto, blocked and row-major are");
 }
 
 int head_reading(struct load_request *out, const struct file **file, struct session *s,
@@ -20,6 +25,7 @@ int head_reading(struct load_request *out, const struct file **file, struct sess
 	struct load_request want = {
 		.options = {.transpose = q->transpose, .is_signed = q->is_signed, .k = (uint32_t)q->k},
 		.tile = (uint32_t)q->tile,
+		.layout = LAYOUT_BLOCKED,
 	};
 
 	*file = session_file(s, q->file);
@@ -29,7 +35,8 @@ int head_reading(struct load_request *out, const struct file **file, struct sess
 			       (unsigned long long)q->file);
 	if (!q8_layout_of(q->q8.data, q->q8.size, &want.options.q8))
 		return err_set(err, NPU_E_BAD_VALUE, "there is no such q8 layout; auto, a and b are");
-	int result = layout_of(q->layout, &want.layout, err);
+	want.any_layout = is(q->layout, "auto");
+	int result = want.any_layout ? 0 : layout_of(q->layout, &want.layout, err);
 	if (result)
 		return result;
 	if (q->label.size)
@@ -134,11 +141,6 @@ int on_head_wait(struct request *r, const struct req_head_wait *q, struct rep_he
 		return request_wait(r, &h->waiters, q->wait_ms, head_answer_wait);
 	head_answer_wait(r);
 	return LATER;
-}
-
-static bool is(struct proto_bytes b, const char *text)
-{
-	return strlen(text) == b.size && memcmp(text, b.data, b.size) == 0;
 }
 
 static void answer_run(struct request *r)

@@ -3,6 +3,7 @@
 #include "log.h"
 #include "own.h"
 #include "plan.h"
+#include <inttypes.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -374,6 +375,12 @@ void request_ran(void *arg, struct run *run)
 			 "%u threads, %.1f ms",
 			 path_name(run->report.path), run->report.why, run->report.kernel,
 			 r->object->geometry.tiles, server->threads, run->compute_seconds * 1e3);
+	if (run->report.fallback && !r->object->fell_back) {
+		r->object->fell_back = true; /* once a head, not once a token */
+		events_tell(server, NULL, EVENT_DEVICE, r->object->id,
+			    "head %" PRIu64 " (%.80s) runs on the host for now, with the same bits: %s",
+			    r->object->id, r->object->label, run->report.why);
+	}
 	r->object->rows += run->done;
 	tickets_computed(&server->tickets, r->uid, run->compute_seconds);
 	if (!r->session) {

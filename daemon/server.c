@@ -179,6 +179,10 @@ int server_init(struct server *s, const struct config *config, const struct conf
 			  request_ran, s))
 		return err_set(err, NPU_E_NO_MEMORY, "the executor's threads cannot be made");
 	npulock_init(&s->executor.engine.lock, s->config.npu_lock); /* no pass is there to use it yet */
+	r = accelerator_open(&s->accelerator, s, err);
+	if (r)
+		return r;
+	s->executor.engine.runner = s->accelerator.runner; /* before there is any work */
 	r = neighbours_init(&s->neighbours, s, err);
 	tenants_init(&s->tenants, s);
 	if (r == 0)
@@ -202,7 +206,7 @@ int server_init(struct server *s, const struct config *config, const struct conf
 	uv_signal_start(&s->interrupt, on_signal, SIGINT);
 	uv_signal_start(&s->hangup, on_hangup, SIGHUP);
 	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s%s, %u threads", NPUD_VERSION,
-		 config->socket, config->device, s->kernels.pack_variant, s->kernels.head_variant,
+		 config->socket, s->accelerator.kind, s->kernels.pack_variant, s->kernels.head_variant,
 		 s->kernels.prefetch ? " with prefetch" : "", s->threads);
 	return 0;
 }
@@ -216,6 +220,7 @@ void server_fini(struct server *s)
 {
 	listener_fini(&s->listener);
 	executor_fini(&s->executor);
+	accelerator_close(&s->accelerator);
 	while (!link_empty(&s->sessions))
 		session_close(link_of(s->sessions.next, struct session, in_sessions));
 	tickets_fini(&s->tickets);
@@ -234,6 +239,7 @@ void server_fini(struct server *s)
 	uv_close((uv_handle_t *)&s->hangup, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT); /* loads that were asked to stop, handles that close */
 	objects_fini(s);
+	accelerator_free(&s->accelerator);
 	uv_loop_close(&s->loop);
 	neighbours_fini(&s->neighbours);
 	uv_mutex_destroy(&s->listener.lock);

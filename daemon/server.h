@@ -5,6 +5,7 @@
 #ifndef NPUD_SERVER_H
 #define NPUD_SERVER_H
 
+#include "accelerator.h"
 #include "admins.h"
 #include "config.h"
 #include "events.h"
@@ -34,6 +35,7 @@ struct server {
 	uint64_t fingerprint; /* of the packer */
 	struct filing filing;
 	struct listener listener;
+	struct accelerator accelerator;
 	struct executor executor;
 	struct descriptors *descriptors;
 	uv_timer_t sweep;     /* deadlines of waiting requests and of side-socket peers */

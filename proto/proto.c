@@ -15,6 +15,7 @@
 static const struct proto_field row_client_fields[] = {ROW_client(F, L, row_client)};
 static const struct proto_field row_ticket_fields[] = {ROW_ticket(F, L, row_ticket)};
 static const struct proto_field row_foreign_fields[] = {ROW_foreign(F, L, row_foreign)};
+static const struct proto_field row_design_fields[] = {ROW_design(F, L, row_design)};
 static const struct proto_field row_usage_fields[] = {ROW_usage(F, L, row_usage)};
 static const struct proto_field row_event_fields[] = {ROW_event(F, L, row_event)};
 static const struct proto_field row_head_fields[] = {ROW_head(F, L, row_head)};
@@ -24,6 +25,7 @@ static const struct proto_field proto_detail_fields[] = {DETAIL(F, L, proto_deta
 static const struct proto_message row_client_message = MESSAGE(row_client);
 static const struct proto_message row_ticket_message = MESSAGE(row_ticket);
 static const struct proto_message row_foreign_message = MESSAGE(row_foreign);
+static const struct proto_message row_design_message = MESSAGE(row_design);
 static const struct proto_message row_usage_message = MESSAGE(row_usage);
 static const struct proto_message row_event_message = MESSAGE(row_event);
 static const struct proto_message row_head_message = MESSAGE(row_head);

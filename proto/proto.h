@@ -59,6 +59,9 @@ struct row_ticket {
 struct row_foreign {
 	ROW_foreign(F, L, row_foreign)
 };
+struct row_design {
+	ROW_design(F, L, row_design)
+};
 struct row_usage {
 	ROW_usage(F, L, row_usage)
 };

@@ -45,7 +45,7 @@ Test(config, defaults_heed_the_environment)
 	cr_expect_str_eq(c.socket, "/tmp/rt/npud/npud.sock");
 	cr_expect_str_eq(c.cache_dir, "/tmp/ca/npud");
 	cr_expect_str_eq(c.state_dir, "/tmp/st/npud");
-	cr_expect_str_eq(c.device, "none");
+	cr_expect_str_eq(c.device, "auto");
 	cr_expect_str_eq(c.group, "");
 	cr_expect(c.resident_bytes > 1 << 20 && c.connections && c.in_flight && c.in_flight_all && c.handles);
 

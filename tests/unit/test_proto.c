@@ -236,7 +236,7 @@ Test(proto, missing_fields_take_their_defaults)
 	begin(&b, &p, OP_head_open, 0);
 	cr_assert_eq(read_code(&b, OP_head_open, &open, &err), 0);
 	cr_expect(!open.transpose && open.tile == 0 && open.tensor.size == 0);
-	cr_expect(open.layout.size == 7 && memcmp(open.layout.data, "blocked", 7) == 0);
+	cr_expect(open.layout.size == 4 && memcmp(open.layout.data, "auto", 4) == 0);
 }
 
 Test(proto, unknown_fields_are_ignored_and_known_ones_beside_them_read)
