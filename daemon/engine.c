@@ -138,7 +138,8 @@ static enum job_result launch_all(struct engine *e, struct target *t, const stru
 		while (!s->arrived)
 			uv_cond_wait(&d->done, &d->lock);
 		uv_mutex_unlock(&d->lock);
-		if (s->job.result != JOB_DONE)
+		/* Those behind a launch that failed are refused: what is told is why. */
+		if (s->job.result != JOB_DONE && (result == JOB_DONE || result == JOB_REFUSED))
 			result = s->job.result;
 		else if (result == JOB_DONE)
 			take_sums(&t->image, pass, s, some);
@@ -329,7 +330,7 @@ int engine_run(struct engine *e, struct target *t, const struct pass *pass, enum
 		else if (asked == PATH_DEVICE)
 			return err_set(err, NPU_E_NO_PATH, "path=device cannot be had: %s", failed);
 		else
-			snprintf(report->why, sizeof report->why, "on the device %s", failed);
+			snprintf(report->why, sizeof report->why, "%s", failed);
 	}
 	if (choice.path == PATH_HOST || failed) {
 		begun = now();

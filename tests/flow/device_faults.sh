@@ -1,0 +1,77 @@
+#!/bin/bash
+# Whatever a device does, the answer is right, says where it was made, and the device is well again when it can be.
+. "$(dirname "$0")/lib.bash"
+. "$(dirname "$0")/device.bash"
+"$NPUD_BIN/tests/make-model" "$work/m.safetensors" 3000 512 >/dev/null || fail "make-model"
+rows=("$work/m.safetensors" --random 5 --rows 3)
+run() { run_to "$work/logits" "${rows[@]}" "$@"; }
+
+# The first launch is the canary of the start, the second that of the head's context; the head has three tiles.
+start_soft ""
+health_becomes ok
+run_once "$work/host" "${rows[@]}" --path host
+run_once "$work/logits" "${rows[@]}" --path device
+[ "$(device_field launches)" = 5 ] || fail "the head is not 3 launches: $(device_told)"
+stop_daemon
+
+faulty() { # FAULT COUNTER WHY [LINE...]
+	local fault=$1 counter=$2 why=$3
+	shift 3
+	start_soft "$fault" "recovery = 0" "$@"
+	health_becomes ok
+	run_once "$work/logits" "${rows[@]}"
+	same_bits "$work/host" "$work/logits" "$fault"
+	[[ $("$npuctl" events) == *"runs on the host for now, with the same bits: $why"* ]] ||
+		fail "$fault: $("$npuctl" events)"
+	[ "$(device_field "$counter")" = 1 ] || fail "$fault is not counted as $counter: $(device_told)"
+	health_becomes ok
+	run --path device
+	same_bits "$work/host" "$work/logits" "after $fault"
+	[ "$(run_field path)" = device ] || fail "after $fault the device is not used"
+	[ "$(device_field recoveries)" = 1 ] || fail "$fault: not one recovery: $(device_told)"
+	[ "$(events_with 'runs on the host for now')" = 1 ] || fail "$fault: $("$npuctl" events)"
+	stop_daemon
+}
+faulty timeout@4 timeouts "the driver ended a launch"
+faulty error@4 errors "a launch failed"
+for fault in stale garbage swap flip; do
+	faulty $fault@4 mismatches "reported as completed, and was wrong"
+done
+
+# A launch that never ends: within one deadline for everybody, and what the device may still write to is kept.
+start_soft "hang@4" "recovery = 0" "launch_ms = 700"
+health_becomes ok
+run_once "$work/logits" "${rows[@]}" &
+hung=$!
+children+=($hung)
+sleep 0.2
+begun=$(date +%s%N)
+timeout 5 "$npuctl" ping >/dev/null || fail "no ping while a launch hangs"
+(($(date +%s%N) - begun < 500000000)) || fail "a ping waits for the device"
+run_once "$work/other" "${rows[@]}" --path host
+(($(date +%s%N) - begun < 5000000000)) || fail "another client waits longer than a deadline"
+same_bits "$work/host" "$work/other" "beside a hang"
+wait $hung || fail "the run whose launch hangs"
+same_bits "$work/host" "$work/logits" hang
+[ "$(device_field hangs) $(device_field parked)" = "1 1" ] || fail "a hang: $(device_told)"
+health_becomes ok
+run --path device
+same_bits "$work/host" "$work/logits" "after a hang"
+stop_daemon
+
+# No context: others have them all, for a while.
+start_soft "no-context=1500@1"
+health_becomes degraded
+[[ $("$npuctl" status --json | json_field reason) == *"no hardware context is free"* ]] || fail "$("$npuctl" status)"
+for i in 1 2 3; do
+	run
+	same_bits "$work/host" "$work/logits" "without a context"
+	[ "$(run_field path) $(run_field path_why)" = "host the device is not well" ] || fail "$(cat "$work/run.json")"
+done
+[ "$(events_with 'runs on the host for now')" = 1 ] || fail "the fallback is not said once: $("$npuctl" events)"
+expect 69 "$head" run "$work/m.safetensors" --random 5 --path device
+says "path=device cannot be had" "not well"
+health_becomes ok
+run --path device
+same_bits "$work/host" "$work/logits" "when there is a context"
+stop_daemon
