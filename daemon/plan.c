@@ -99,6 +99,7 @@ int plan_begin(struct request *r, const struct file *file, struct load_request *
 		free(p);
 		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory", want->label);
 	}
+	p->load->placement.accelerator = &s->accelerator;
 	(void)take(&tensor);
 	p->server = s;
 	p->request = r;
