@@ -4,6 +4,7 @@
 #include "bench.h"
 #include "crowd.h"
 #include "exit.h"
+#include "lone.h"
 #include "table.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@ enum { SIZES = 32, MEMBERS_MAX = 1024 };
 struct asker {
 	npu_client *client;
 	npu_head *head;
+	struct lone *lone;	   /* instead of both, with --separate */
 	float *x, *values, *first; /* x[h]; values, first[words] */
 	uint32_t *ids, first_id;
 	uint32_t words; /* of an answer: nv for logits, 1 for argmax */
@@ -34,6 +36,7 @@ static void asker_end(void *state)
 	struct asker *a = state;
 	npu_head_close(a->head);
 	npu_close(a->client);
+	lone_close(a->lone);
 	free(a->x);
 	free(a->values);
 	free(a->first);
@@ -53,11 +56,21 @@ static int asker_begin(const void *arg, unsigned member, void **state, char why[
 		return NPU_E_NO_MEMORY;
 	}
 	*state = a;
-	int r = npu_connect(&a->client, o->socket, "npu-bench");
-	if (r == 0)
-		r = npu_head_open(a->client, o->model, &options, &a->head, &info);
+	int r;
+	if (o->separate) {
+		struct err err;
+		r = lone_open(&a->lone, o->model, o->tensor, o->threads, &info.nv, &info.h, &err);
+		if (r)
+			snprintf(why, CROWD_WHY, "%s", err.text);
+	} else {
+		r = npu_connect(&a->client, o->socket, "npu-bench");
+		if (r == 0)
+			r = npu_head_open(a->client, o->model, &options, &a->head, &info);
+		if (r)
+			failed(a, r, why);
+	}
 	if (r)
-		return failed(a, r, why);
+		return r;
 	a->logits = o->logits;
 	a->words = o->logits ? info.nv : 1;
 	a->x = malloc(info.h * sizeof *a->x);
@@ -76,8 +89,9 @@ static int asker_once(void *state, char why[CROWD_WHY])
 {
 	struct asker *a = state;
 	size_t size = a->words * sizeof *a->values;
-	int r = a->logits ? npu_head_logits(a->head, a->x, 1, a->values, NULL)
-			  : npu_head_top(a->head, a->x, 1, 1, a->ids, a->values, NULL);
+	int r = a->lone	    ? lone_run(a->lone, a->x, a->logits ? a->values : NULL, a->ids, a->values)
+		: a->logits ? npu_head_logits(a->head, a->x, 1, a->values, NULL)
+			    : npu_head_top(a->head, a->x, 1, 1, a->ids, a->values, NULL);
 	if (r)
 		return failed(a, r, why);
 	if (!a->asked) {
@@ -162,7 +176,9 @@ int bench_clients(const struct bench_options *o)
 			one = (double)result.times / result.seconds;
 		add_row(&t, rows, sizes[i], &result, one);
 	}
-	if (status == 0 && o->json && (about = bench_conditions(o->socket, load, &status))) {
+	if (status == 0 && o->json &&
+	    (about = o->separate ? json_pack("{s:o}", "load", table_json_real(load))
+				 : bench_conditions(o->socket, load, &status))) {
 		json_object_set_new(about, "model", table_json_string(o->model));
 		json_object_set_new(about, "want", json_string(o->logits ? "logits" : "argmax"));
 		json_object_set_new(about, "separate", json_boolean(o->separate));

@@ -1,10 +1,9 @@
 #include "exit.h"
 #include "hash.h"
-#include "loader.h"
-#include "model.h"
 #include "npu-head.h"
 #include "output.h"
 #include "own.h"
+#include "packer.h"
 #include "q4hi.h"
 #include "table.h"
 #include <errno.h>
@@ -137,17 +136,6 @@ static int pack_and_write(const struct options *o, struct load *l)
 }
 
 /* The model's files become the source's. */
-static int source_take(struct source *out, struct model *m)
-{
-	out->files = calloc(m->count, sizeof *out->files);
-	if (!out->files)
-		return exit_complain(EX_TEMPFAIL, "not enough memory");
-	for (size_t i = 0; i < m->count; i++)
-		out->files[i] = (struct container_file){take_fd(&m->files[i].fd), take(&m->files[i].name)};
-	out->count = m->count;
-	return 0;
-}
-
 static int load_make(struct load **out, const struct options *o, struct model *m,
 		     const struct hash_secret *secret, const struct kernels *kernels)
 {
@@ -158,18 +146,13 @@ static int load_make(struct load **out, const struct options *o, struct model *m
 			o->layout && strcmp(o->layout, "row-major") == 0 ? LAYOUT_ROW_MAJOR : LAYOUT_BLOCKED,
 		.tensor = strdup(o->tensor ? o->tensor : ""),
 	};
-	cleanup(source_fini) struct source source = {NULL, 0};
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	int status = source_take(&source, m);
 
 	q8_layout_of(o->q8 ? o->q8 : "auto", strlen(o->q8 ? o->q8 : "auto"), &request.options.q8);
-	memcpy(request.label, m->label, sizeof request.label);
-	if (status == 0 &&
-	    (!request.tensor || load_new(out, &request, &source, NULL, secret, kernels,
-					 cpus > 0 && cpus < THREADS_MAX ? (unsigned)cpus : THREADS_MAX)))
-		status = exit_complain(EX_TEMPFAIL, "not enough memory");
-	free(request.tensor);
-	return status;
+	if (packer_new(out, m, &request, secret, kernels,
+		       cpus > 0 && cpus < THREADS_MAX ? (unsigned)cpus : THREADS_MAX))
+		return exit_complain(EX_TEMPFAIL, "not enough memory");
+	return 0;
 }
 
 int command_pack(const struct options *o, char *const *operands)

@@ -19,7 +19,7 @@ allowed() { # FILE: the folders it may include from
 	daemon/*) echo daemon proto store kernels ;;
 	client/npu.[ch] | client/client.h | client/call.[ch] | client/connection.[ch] | client/head.c | client/operation.c | \
 		client/hub.[ch] | client/model.[ch] | client/places.[ch] | client/side.[ch] | client/tensors.c) echo client proto ;;
-	client/pack.c) echo client proto store kernels daemon ;; # loader.h: a second packer would drift
+	client/pack.c | client/packer.[ch] | client/lone.c) echo client proto store kernels daemon ;; # loader.h: a second packer would drift
 	client/*) echo client proto store kernels ;;
 	esac
 }
