@@ -129,7 +129,8 @@ static int pack(nng_msg **out, enum proto_op_id op, uint64_t req, const void *re
 static bool outlives_session(enum proto_op_id op)
 {
 	return proto_ops[op].repeat == REPEAT_ONCE || op == OP_ping || op == OP_status || op == OP_clients ||
-	       op == OP_events_list || op == OP_head_list;
+	       op == OP_events_list || op == OP_head_list || op == OP_store_list || op == OP_store_show ||
+	       op == OP_store_verify;
 }
 
 static int err_restarted(struct connection *c, struct err *err)

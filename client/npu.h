@@ -266,6 +266,58 @@ int npu_resident_pin(npu_client *c, uint64_t id);
 int npu_resident_unpin(npu_client *c, uint64_t id);
 int npu_reload(npu_client *c); /* has the daemon read its configuration again */
 
+/* A head in the image store. Times in milliseconds since 1970. */
+struct npu_stored_row {
+	unsigned char key[25]; /* names it */
+	uint64_t kpad, tile, tiles, columns, bytes, hits, created_ms, used_ms;
+	bool superseded; /* its model was opened again with other weights */
+	bool resident;
+	const char *hash, *label, *tensor, *layout;
+};
+struct npu_store {
+	char off[512];	   /* why there is none; "": there is one */
+	char path[4096];   /* its directory */
+	char moved[4352];  /* where a damaged one was moved when the daemon started, and why; "" */
+	char refused[512]; /* since then: lines of a reason and how many tiles */
+	uint64_t max_bytes, heads, bytes, superseded_bytes;
+	uint64_t file_bytes, free_bytes;		/* of its file; in it, to be used again */
+	uint64_t hits, misses, written, write_failures; /* tiles since the daemon's start */
+};
+/* How the store is, and `each` (may be NULL) once a head; stops with its result when that is not 0. */
+int npu_store_list(npu_client *c, struct npu_store *out,
+		   int (*each)(void *arg, const struct npu_stored_row *row), void *arg);
+
+struct npu_stored_tile_row {
+	uint64_t number, columns, chunks, nonfinite, created_ms; /* number from 1 */
+	bool there;
+	const char *fingerprint; /* of the packer that made it */
+};
+/* The tiles of a head, as their headers say. NPU_E_NO_SUCH_HANDLE where it is not there. */
+int npu_store_show(npu_client *c, const unsigned char key[25],
+		   int (*each)(void *arg, const struct npu_stored_tile_row *row), void *arg);
+
+struct npu_stored_bad_row {
+	uint64_t tile; /* from 0 */
+	bool removed;  /* the head it belongs to was taken out */
+	const char *hash, *label, *reason, *text;
+};
+struct npu_store_verified {
+	uint64_t tiles, bytes, bad;
+};
+/*
+ * For administrators: hashes every tile, and with `remove` takes heads out that have a bad one; each is
+ * packed again when it is opened. `bad` once a bad tile, `progress` (may be NULL) every few hundred
+ * megabytes; stops with their result when that is not 0. `done` may be NULL.
+ */
+int npu_store_verify(npu_client *c, bool remove, struct npu_store_verified *done,
+		     int (*bad)(void *arg, const struct npu_stored_bad_row *row),
+		     int (*progress)(void *arg, const struct npu_store_verified *done), void *arg);
+/* For administrators: takes out every head that is not resident, or only superseded ones. */
+int npu_store_prune(npu_client *c, bool superseded, uint64_t *heads, uint64_t *bytes);
+/* For administrators: gives back what is free in the store's file. NPU_E_IO where the disk has no room for
+ * the copy. */
+int npu_store_compact(npu_client *c, uint64_t *before, uint64_t *after);
+
 /*
  * Asynchronous calls. NAME_start begins what NAME does; arguments are checked and files opened at once, and a
  * failure to begin is returned and nothing more comes. Otherwise `done` is called once, by npu_dispatch or

@@ -315,6 +315,7 @@ static void help(void)
 	      "  drain, resume        grant nothing more, grant again (administrators)\n"
 	      "  who                  who uses the NPU without a ticket\n"
 	      "  usage                what each user held and computed\n"
+	      "  store [ls|show HASH|verify|prune|compact]  the packed heads on disk\n"
 	      "  ping [-c N]          round trips to the daemon and back\n"
 	      "  events [-f]          what the daemon decided and why\n"
 	      "  kick SESSION         end a session (administrators)\n"
@@ -323,6 +324,8 @@ static void help(void)
 	      "\n"
 	      "  -c, --count N        round trips of ping (1)\n"
 	      "  -f, --follow         of events: go on as they come\n"
+	      "      --superseded     of store prune: only heads whose model has other weights now\n"
+	      "      --remove         of store verify: take bad heads out\n"
 	      "  -s, --socket PATH    the daemon's socket ($NPUD_SOCKET, then the usual places)\n"
 	      "  -j, --json           for programs; fields as in npuctl(1)\n"
 	      "  -N, --no-headers     tables without their first line\n"
@@ -333,11 +336,14 @@ static void help(void)
 	      stdout);
 }
 
+enum { OPTION_SUPERSEDED = 1, OPTION_REMOVE };
+
 static const struct option long_options[] = {
-	{"count", required_argument, NULL, 'c'},  {"follow", no_argument, NULL, 'f'},
-	{"socket", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},
-	{"no-headers", no_argument, NULL, 'N'},	  {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},	  {0},
+	{"count", required_argument, NULL, 'c'},      {"follow", no_argument, NULL, 'f'},
+	{"socket", required_argument, NULL, 's'},     {"json", no_argument, NULL, 'j'},
+	{"no-headers", no_argument, NULL, 'N'},	      {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},	      {"superseded", no_argument, NULL, OPTION_SUPERSEDED},
+	{"remove", no_argument, NULL, OPTION_REMOVE}, {0},
 };
 
 static const struct command {
@@ -352,7 +358,7 @@ static const struct command {
 	{"ping", do_ping, NULL, 0},	{"events", do_events, NULL, 0},	  {"kick", do_kick, "session", 0},
 	{"reload", do_reload, NULL, 0}, {"version", NULL, NULL, 0},	  {"tickets", do_tickets, NULL, 3},
 	{"why", do_why, "ticket", 0},	{"drain", do_drain, NULL, 0},	  {"resume", do_resume, NULL, 0},
-	{"who", do_who, NULL, 0},	{"usage", do_usage, NULL, 0},
+	{"who", do_who, NULL, 0},	{"usage", do_usage, NULL, 0},	  {"store", do_store, NULL, 2},
 };
 
 static int run(const struct command *command, const struct options *o)
@@ -399,6 +405,12 @@ int main(int argc, char **argv)
 		case 'f':
 			o.follow = true;
 			break;
+		case OPTION_SUPERSEDED:
+			o.superseded = true;
+			break;
+		case OPTION_REMOVE:
+			o.remove = true;
+			break;
 		case 's':
 			o.socket = optarg;
 			break;
@@ -428,6 +440,8 @@ int main(int argc, char **argv)
 			return exit_usage("%s: --count goes with ping only", argv[optind]);
 		if (o.follow && commands[i].run != do_events)
 			return exit_usage("%s: --follow goes with events only", argv[optind]);
+		if ((o.superseded || o.remove) && commands[i].run != do_store)
+			return exit_usage("%s: --superseded and --remove go with store only", argv[optind]);
 		int operands = commands[i].operand != NULL;
 		if (optind + operands >= argc)
 			return exit_usage("%s: which %s?", argv[optind], commands[i].operand);

@@ -8,7 +8,7 @@
 
 struct options {
 	const char *socket;
-	bool json, headers, count_given, follow;
+	bool json, headers, count_given, follow, superseded, remove;
 	const char *operand; /* the first; of a command that takes one */
 	char **operands;     /* all, NULL at the end */
 	unsigned long count;
@@ -36,6 +36,8 @@ int do_evict(npu_client *c, const struct options *o);
 int do_pin(npu_client *c, const struct options *o);
 int do_unpin(npu_client *c, const struct options *o);
 int do_plan(npu_client *c, const struct options *o);
+
+int do_store(npu_client *c, const struct options *o); /* npuctl_store.c */
 
 /* npuctl_tickets.c */
 int do_tickets(npu_client *c, const struct options *o);

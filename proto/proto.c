@@ -21,6 +21,9 @@ static const struct proto_field row_event_fields[] = {ROW_event(F, L, row_event)
 static const struct proto_field row_head_fields[] = {ROW_head(F, L, row_head)};
 static const struct proto_field row_tensor_fields[] = {ROW_tensor(F, L, row_tensor)};
 static const struct proto_field row_tensor_name_fields[] = {ROW_tensor_name(F, L, row_tensor_name)};
+static const struct proto_field row_stored_fields[] = {ROW_stored(F, L, row_stored)};
+static const struct proto_field row_stored_tile_fields[] = {ROW_stored_tile(F, L, row_stored_tile)};
+static const struct proto_field row_stored_bad_fields[] = {ROW_stored_bad(F, L, row_stored_bad)};
 static const struct proto_field proto_detail_fields[] = {DETAIL(F, L, proto_detail)};
 static const struct proto_message row_client_message = MESSAGE(row_client);
 static const struct proto_message row_ticket_message = MESSAGE(row_ticket);
@@ -31,6 +34,9 @@ static const struct proto_message row_event_message = MESSAGE(row_event);
 static const struct proto_message row_head_message = MESSAGE(row_head);
 static const struct proto_message row_tensor_message = MESSAGE(row_tensor);
 static const struct proto_message row_tensor_name_message = MESSAGE(row_tensor_name);
+static const struct proto_message row_stored_message = MESSAGE(row_stored);
+static const struct proto_message row_stored_tile_message = MESSAGE(row_stored_tile);
+static const struct proto_message row_stored_bad_message = MESSAGE(row_stored_bad);
 const struct proto_message proto_detail_message = MESSAGE(proto_detail);
 
 #define OP(name, wire, access, repeat, doc)                                                     \

@@ -77,6 +77,15 @@ struct row_tensor {
 struct row_tensor_name {
 	ROW_tensor_name(F, L, row_tensor_name)
 };
+struct row_stored {
+	ROW_stored(F, L, row_stored)
+};
+struct row_stored_tile {
+	ROW_stored_tile(F, L, row_stored_tile)
+};
+struct row_stored_bad {
+	ROW_stored_bad(F, L, row_stored_bad)
+};
 struct proto_detail {
 	DETAIL(F, L, proto_detail)
 };

@@ -36,6 +36,8 @@ void imagestore_close(struct imagestore *s); /* NULL is fine */
 
 /* The installation's secret; it lives as long as the store's directory. */
 const struct hash_secret *imagestore_secret(const struct imagestore *s);
+/* Its directory. */
+const char *imagestore_path(const struct imagestore *s);
 /* Where a store that did not hold together went and why, or "". */
 const char *imagestore_moved(const struct imagestore *s);
 

@@ -447,6 +447,11 @@ const struct hash_secret *imagestore_secret(const struct imagestore *s)
 	return &s->secret;
 }
 
+const char *imagestore_path(const struct imagestore *s)
+{
+	return s->path;
+}
+
 const char *imagestore_moved(const struct imagestore *s)
 {
 	return s->moved;
