@@ -16,6 +16,7 @@
 static void help(void)
 {
 	fputs("usage: npu-head run MODEL (--x FILE | --random SEED) [options]\n"
+	      "       npu-head open MODEL [options]\n"
 	      "       npu-head tensors MODEL [--json]\n"
 	      "       npu-head pack MODEL --out DIR [options]\n"
 	      "       npu-head check FILE [--tile T] [--json]\n"
@@ -36,6 +37,7 @@ static void help(void)
 	      "      --k H            columns of a Q4NX matrix (as the embedding has)\n"
 	      "  -w, --tile T         columns of a tile (the daemon's default)\n"
 	      "  -l, --layout LAYOUT  blocked or row-major (as the device has it)\n"
+	      "open: make a model's head resident, and wait until it is in the image store\n"
 	      "tensors: what is in a model, and which tensor is its head\n"
 	      "pack: a head as Q4HI image files in DIR, without a daemon; check: one such file\n"
 	      "compare: two files of raw float32, bit for bit\n"
@@ -180,6 +182,7 @@ static const struct command {
 	int (*function)(const struct options *o, char *const *operands);
 } commands[] = {
 	{"run", "one MODEL", "xrmkosjN\5\6" READING, 1, command_run},
+	{"open", "one MODEL", "sj" READING, 1, command_open},
 	{"tensors", "one MODEL", "sjN", 1, command_tensors},
 	{"pack", "one MODEL", "jN\4" READING, 1, command_pack},
 	{"check", "one FILE", "jw", 1, command_check},
@@ -199,13 +202,13 @@ static int main_command(const struct options *o, const char *given, int count, c
 	const struct command *c = commands, *end = commands + sizeof commands / sizeof *commands;
 
 	if (count == 0)
-		return exit_usage("no command; give 'run', 'tensors', 'pack', 'check' or 'compare'");
+		return exit_usage("no command; give 'run', 'open', 'tensors', 'pack', 'check' or 'compare'");
 	while (c < end && strcmp(c->name, words[0]) != 0)
 		c++;
 	if (c == end)
-		return exit_usage(
-			"%s: there is no such command; give 'run', 'tensors', 'pack', 'check' or 'compare'",
-			words[0]);
+		return exit_usage("%s: there is no such command; give 'run', 'open', 'tensors', 'pack', "
+				  "'check' or 'compare'",
+				  words[0]);
 	for (; *given; given++)
 		if (!strchr(c->options, *given))
 			return exit_usage("%s: --%s does not go with it", c->name, option_name(*given));

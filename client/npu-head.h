@@ -15,6 +15,7 @@ struct options {
 };
 
 int command_run(const struct options *o, char *const *operands);     /* MODEL */
+int command_open(const struct options *o, char *const *operands);    /* MODEL */
 int command_tensors(const struct options *o, char *const *operands); /* MODEL */
 int command_pack(const struct options *o, char *const *operands);    /* MODEL */
 int command_check(const struct options *o, char *const *operands);   /* FILE */

@@ -233,29 +233,82 @@ static json_t *run_json_top(const struct run *r)
 	return top;
 }
 
-static int run_json(const struct run *r)
+/* An array of {reason, text} of lines "REASON: sentence". */
+static json_t *refusals_json(const char *lines)
+{
+	json_t *array = json_array();
+
+	while (array && *lines) {
+		size_t size = strcspn(lines, "\n"), reason = strcspn(lines, ":\n");
+		size_t text = reason + 2 < size ? reason + 2 : size;
+		char *copy = strndup(lines, size);
+		if (copy)
+			copy[reason < size ? reason : size] = '\0';
+		json_array_append_new(array, copy ? json_pack("{so so}", "reason", table_json_string(copy),
+							      "text", table_json_string(copy + text))
+						  : NULL);
+		free(copy);
+		lines += size + (lines[size] == '\n');
+	}
+	return array;
+}
+
+/* What `open` and `run` say of the head. */
+static json_t *head_json(const struct run *r)
 {
 	const struct npu_head_info *i = &r->info;
-	json_t *root = json_pack(
-		"{so so so so so s{sI sI sI sI sI so} so sI sb sI sI sI sI so so sb so s{so so so so so} so "
-		"so}",
-		"model", table_json_string(r->model), "tensor", table_json_string(i->tensor), "type",
-		table_json_string(i->type), "note", table_json_string(i->note), "why",
-		table_json_string(i->why), "geometry", "nv", (json_int_t)i->nv, "h", (json_int_t)i->h, "kpad",
-		(json_int_t)i->kpad, "tile", (json_int_t)i->tile, "tiles", (json_int_t)i->tiles, "layout",
-		table_json_string(i->layout), "hash", table_json_string(i->hash), "bytes",
-		(json_int_t)i->bytes, "attached", (int)i->attached, "packed", (json_int_t)i->packed,
-		"weights_nonfinite", (json_int_t)i->nonfinite, "rows", (json_int_t)r->rows, "nonfinite",
-		(json_int_t)r->ran.nonfinite, "path", table_json_string(r->ran.path), "path_why",
-		table_json_string(r->ran.why), "verified", (int)r->ran.verified, "kernel",
-		table_json_string(r->ran.kernel), "seconds", "open", table_json_real(i->seconds), "queue",
-		table_json_real(r->ran.queue_seconds), "compute", table_json_real(r->ran.compute_seconds),
-		"cpu", table_json_real(r->ran.cpu_seconds), "total", table_json_real(r->total), "logits",
-		table_json_string(r->options->logits), "top", run_json_top(r));
+	return json_pack("{so so so so so s{sI sI sI sI sI so} so sI sb sI sI sI sI so sI sI s{so}}", "model",
+			 table_json_string(r->model), "tensor", table_json_string(i->tensor), "type",
+			 table_json_string(i->type), "note", table_json_string(i->note), "why",
+			 table_json_string(i->why), "geometry", "nv", (json_int_t)i->nv, "h",
+			 (json_int_t)i->h, "kpad", (json_int_t)i->kpad, "tile", (json_int_t)i->tile, "tiles",
+			 (json_int_t)i->tiles, "layout", table_json_string(i->layout), "hash",
+			 table_json_string(i->hash), "bytes", (json_int_t)i->bytes, "attached",
+			 (int)i->attached, "packed", (json_int_t)i->packed, "written", (json_int_t)i->written,
+			 "from_store", (json_int_t)i->from_store, "refused", (json_int_t)i->refused,
+			 "refusals", refusals_json(i->refusals), "gathered_columns",
+			 (json_int_t)i->gathered_columns, "weights_nonfinite", (json_int_t)i->nonfinite,
+			 "seconds", "open", table_json_real(i->seconds));
+}
 
+static int run_json(const struct run *r)
+{
+	json_t *root = head_json(r), *seconds = json_object_get(root, "seconds");
+	json_t *ran = json_pack("{sI sI so so sb so so so}", "rows", (json_int_t)r->rows, "nonfinite",
+				(json_int_t)r->ran.nonfinite, "path", table_json_string(r->ran.path),
+				"path_why", table_json_string(r->ran.why), "verified", (int)r->ran.verified,
+				"kernel", table_json_string(r->ran.kernel), "logits",
+				table_json_string(r->options->logits), "top", run_json_top(r));
+	int failed = json_object_update(root, ran) ||
+		     json_object_set_new(seconds, "queue", table_json_real(r->ran.queue_seconds)) ||
+		     json_object_set_new(seconds, "compute", table_json_real(r->ran.compute_seconds)) ||
+		     json_object_set_new(seconds, "cpu", table_json_real(r->ran.cpu_seconds)) ||
+		     json_object_set_new(seconds, "total", table_json_real(r->total));
+
+	json_decref(ran);
+	if (failed) {
+		json_decref(root);
+		root = NULL;
+	}
 	if (table_json_print(root))
 		return exit_complain(EX_TEMPFAIL, "not enough memory for the JSON");
 	return 0;
+}
+
+/* Until what was packed is in the image store, or will never be: r->info says which. */
+static int run_stored(struct run *r)
+{
+	int error = npu_head_stored(r->head, &r->info);
+	return error ? exit_model(r->client, error, r->model) : 0;
+}
+
+/* What is no failure and to be known. */
+static void run_notes(const struct run *r)
+{
+	if (r->info.note[0])
+		exit_complain(0, "%s", r->info.note);
+	if (r->info.nonfinite)
+		exit_complain(0, "%" PRIu64 " weights were not finite: they count as 0", r->info.nonfinite);
 }
 
 static int run_all(struct run *r)
@@ -281,24 +334,42 @@ static int run_all(struct run *r)
 		status = output_commit(&r->out);
 	r->total = output_now() - r->start;
 	if (!status && o->json)
+		status = run_stored(r);
+	if (!status && o->json)
 		status = run_json(r);
 	else if (!status && top)
 		status = run_table(r);
 	if (!status && r->ran.nonfinite)
 		exit_complain(0, "%" PRIu64 " activations were not finite: they count as 0",
 			      r->ran.nonfinite);
-	if (!status && r->info.note[0])
-		exit_complain(0, "%s", r->info.note);
-	if (!status && r->info.nonfinite)
-		exit_complain(0, "%" PRIu64 " weights were not finite: they count as 0", r->info.nonfinite);
+	if (!status)
+		run_notes(r);
 	return status;
+}
+
+static void run_begin(struct run *r, const struct options *o, const char *model)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+
+	*r = (struct run){.options = o, .model = model, .out.fd = -1, .start = output_now()};
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+static void run_end(struct run *r)
+{
+	output_fini(&r->out);
+	npu_head_close(r->head);
+	npu_close(r->client);
+	activations_fini(&r->x);
+	free(r->ids);
+	free(r->scores);
+	free(r->logits);
 }
 
 int command_run(const struct options *o, char *const *operands)
 {
-	struct run r = {.options = o, .model = operands[0], .out.fd = -1, .start = output_now()};
-	struct sigaction action = {.sa_handler = on_signal};
-	int status;
+	struct run r;
 
 	if (!o->x && !o->random)
 		return exit_usage(
@@ -311,15 +382,58 @@ int command_run(const struct options *o, char *const *operands)
 		if (isatty(1))
 			return exit_usage("--logits -: stdout is a terminal; redirect it or give a file");
 	}
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	status = run_all(&r);
-	output_fini(&r.out);
-	npu_head_close(r.head);
-	npu_close(r.client);
-	activations_fini(&r.x);
-	free(r.ids);
-	free(r.scores);
-	free(r.logits);
+	run_begin(&r, o, operands[0]);
+	int status = run_all(&r);
+	run_end(&r);
+	return status;
+}
+
+static void print_head(const struct npu_head_info *i)
+{
+	char bytes[TABLE_UNIT], seconds[TABLE_UNIT];
+	char *tensor = table_escape(i->tensor);
+
+	printf("tensor    %s, %s (%s)\n", tensor ? tensor : "", i->type, i->why);
+	printf("shape     %" PRIu32 " words of %" PRIu32 "; %" PRIu32 " tiles of %" PRIu32 " x %" PRIu32
+	       ", %s\n",
+	       i->nv, i->h, i->tiles, i->kpad, i->tile, i->layout);
+	printf("hash      %s\n", i->hash);
+	printf("memory    %s, %s in %s\n", table_format_bytes(bytes, i->bytes),
+	       i->attached ? "was resident already, found" : "loaded",
+	       table_format_seconds(seconds, i->seconds));
+	if (!i->attached)
+		printf("tiles     %" PRIu64 " from the image store, %" PRIu64 " packed (%" PRIu64
+		       " written), %" PRIu64 " refused\n",
+		       i->from_store, i->packed, i->written, i->refused);
+	for (const char *line = i->refusals; *line;) {
+		int size = (int)strcspn(line, "\n");
+		printf("refused   %.*s\n", size, line);
+		line += size + (line[size] == '\n');
+	}
+	free(tensor);
+}
+
+static int open_all(struct run *r)
+{
+	int status = run_open(r);
+
+	if (!status)
+		status = run_stored(r);
+	if (!status && !r->options->json)
+		print_head(&r->info);
+	else if (!status && table_json_print(head_json(r)))
+		status = exit_complain(EX_TEMPFAIL, "not enough memory for the JSON");
+	if (!status)
+		run_notes(r);
+	return status;
+}
+
+int command_open(const struct options *o, char *const *operands)
+{
+	struct run r;
+
+	run_begin(&r, o, operands[0]);
+	int status = open_all(&r);
+	run_end(&r);
 	return status;
 }

@@ -24,11 +24,12 @@ compopt() { options=$*; } # which works in a completion only
 
 completes "npuctl " status clients heads ping kick events evict pin drain resume tickets
 completes "npuctl tickets " show revoke move
+completes "npuctl store " ls show verify prune compact
 completes "npuctl sta" status
 [[ $offered == " status " ]] || fail "'npuctl sta' offers$offered"
 completes "npuctl --" --json --socket --count
 completes "npuctl status --js" --json
-completes "npu-head " run compare pack
+completes "npu-head " run open compare pack
 [[ $offered != *" multiply "* && $offered != *" npu-head "* ]] || fail "'npu-head ' offers$offered"
 completes "npu-head run --lay" --layout
 completes "npu-head run --layout " blocked row-major
