@@ -83,6 +83,23 @@ static void work(struct writer_job *job, const atomic_bool *stop)
 	}
 }
 
+/* A full disk would say it for every head: once, until a head is written whole. Of one that is too large,
+ * once.
+ */
+static void note_failure(struct filing *f, const struct err *err)
+{
+	if (!err->code) {
+		f->failing = false;
+		return;
+	}
+	if (err->code == NPU_E_CANCELLED || (err->code == NPU_E_IO && f->failing) ||
+	    strcmp(err->text, f->said) == 0)
+		return;
+	f->failing = err->code == NPU_E_IO;
+	snprintf(f->said, sizeof f->said, "%s", err->text);
+	log_line("store", 0, "not written: %s", err->text);
+}
+
 static void done(struct writer_job *job)
 {
 	struct filed *f = link_of(job, struct filed, job);
@@ -93,12 +110,7 @@ static void done(struct writer_job *job)
 		o->writing = 0;
 		o->written = f->written;
 		log_open(o, f->session, f->from_store, f->packed_count, f->written, f->refused, f->seconds);
-		/* The same sentence once: a full disk would say it for every head. */
-		if (f->err.code && f->err.code != NPU_E_CANCELLED &&
-		    strcmp(f->err.text, s->filing.said) != 0) {
-			snprintf(s->filing.said, sizeof s->filing.said, "%s", f->err.text);
-			log_line("store", 0, "not written: %s", f->err.text);
-		}
+		note_failure(&s->filing, &f->err);
 		handles_written(o);
 	}
 	object_release(o);

@@ -17,6 +17,7 @@ struct filing {
 	struct imagestore *store; /* NULL: there is none, and `off` says why */
 	char off[512];
 	char said[512];		   /* the last failure to write that was logged */
+	bool failing;		   /* the file system refused the last write */
 	struct hash_secret secret; /* of content hashes while there is no store */
 	struct writer writer;
 	uv_timer_t tick;
