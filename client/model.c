@@ -208,7 +208,7 @@ static int add_folder(struct model *m, const char *folder, struct err *err)
 			err, NPU_E_BAD_VALUE,
 			"%s: the directory has no model (*.safetensors, *.gguf, *.q4nx); name the model file",
 			shown);
-	for (size_t i = 0; i < n->count && i < 4; i++) {
+	for (size_t i = 0; i < n->count && i < 4 && n->at[i]; i++) {
 		char one[60];
 		size_t used = strlen(some);
 		err_printable(one, sizeof one, n->at[i], strlen(n->at[i]));

@@ -176,7 +176,7 @@ int command_pack(const struct options *o, char *const *operands)
 	kernels_pick(&kernels, cpu_have(), NULL); /* without a name there is always one */
 	hash_secret_public(&secret);
 	int status = load_make(&l, o, &m, &secret, &kernels);
-	if (status == 0)
+	if (status == 0 && l)
 		status = pack_and_write(o, l);
 	load_free(l);
 	return status;
