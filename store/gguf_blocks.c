@@ -182,6 +182,7 @@ static void block_q3_k(const struct q3_k *b, float *to)
 static inline void scale_k4(const uint8_t scales[12], int group, float d, float m, float *scale, float *base)
 {
 	int s = group < 4 ? scales[group] & 63 : (scales[group + 4] & 15) | scales[group - 4] >> 6 << 4;
+	/* cppcheck-suppress arrayIndexOutOfBoundsCond ; group is below 8 */
 	int l = group < 4 ? scales[group + 4] & 63 : scales[group + 4] >> 4 | scales[group] >> 6 << 4;
 
 	*scale = d * (float)s;

@@ -178,7 +178,7 @@ int q4hi_open(struct q4hi *out, int fd, const char *label, uint32_t kd, uint32_t
 static int codes_check(const struct q4hi *q, const int8_t *codes, size_t count, uint64_t first,
 		       struct err *err)
 {
-	const int8_t *bad = memchr(codes, INT8_MIN, count);
+	const int8_t *bad = memchr(codes, 0x80, count);
 
 	if (!bad)
 		return 0;
