@@ -203,11 +203,11 @@ Test(soft, contexts_are_limited_and_a_closed_one_counts_while_it_has_a_run)
 
 Test(soft, a_context_that_was_idle_too_long_is_lost)
 {
-	cleanup(rig_free) struct rig r = rig_new("lost=30");
+	cleanup(rig_free) struct rig r = rig_new("lost=1000");
 	bool right;
 
 	cr_expect_eq(once(&r, &right), DEVICE_COMPLETED);
-	usleep(60000);
+	usleep(1200000);
 	cr_expect_eq(once(&r, &right), DEVICE_FAILED);
 }
 
