@@ -209,7 +209,7 @@ static bool copies_init(struct copies *c, const struct pass *pass, uint32_t nv)
 		ids += pass->rows[m].logits ? 0 : pass->rows[m].k;
 	}
 	*c = (struct copies){.rows = malloc(pass->count * sizeof *c->rows),
-			     .floats = malloc(floats * sizeof *c->floats),
+			     .floats = malloc((floats + 1) * sizeof *c->floats),
 			     .ids = malloc((ids + 1) * sizeof *c->ids)};
 	if (!c->rows || !c->floats || !c->ids)
 		return false;

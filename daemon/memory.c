@@ -55,7 +55,7 @@ static void bound_by_all(uint64_t *room, const struct hierarchy *h, const char *
 		char directory[PATH_MAX];
 		int top = snprintf(directory, sizeof directory, "%s%s", root, h->at[i]);
 		int n = snprintf(directory + top, sizeof directory - (size_t)top, "%s", group);
-		if (n < 0 || (size_t)(top + n) >= sizeof directory)
+		if (n < 0 || (size_t)top + (size_t)n >= sizeof directory)
 			return;
 		for (;;) {
 			bound_by(room, h, directory);

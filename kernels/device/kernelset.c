@@ -73,7 +73,7 @@ static const char *design_read(struct design *d, json_t *from, const char *direc
 	d->nd = (uint32_t)nd;
 	d->layout = strcmp(layout, "blocked") == 0;
 	d->image = elf ? DEVICE_ELF : DEVICE_XCLBIN;
-	strcpy(d->kernel, kernel);
+	snprintf(d->kernel, sizeof d->kernel, "%s", kernel);
 	return NULL;
 }
 
