@@ -178,11 +178,13 @@ int server_init(struct server *s, const struct config *config, const struct conf
 	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, (uint32_t)s->config.batch,
 			  request_ran, s))
 		return err_set(err, NPU_E_NO_MEMORY, "the executor's threads cannot be made");
-	npulock_init(&s->executor.engine.lock, s->config.npu_lock); /* no pass is there to use it yet */
 	r = accelerator_open(&s->accelerator, s, err);
 	if (r)
 		return r;
 	s->executor.engine.runner = s->accelerator.runner; /* before there is any work */
+	/* The lock is the NPU's: what is computed by software is in no tool's way. */
+	npulock_init(&s->executor.engine.lock,
+		     strcmp(s->accelerator.kind, "soft") == 0 ? "" : s->config.npu_lock);
 	r = neighbours_init(&s->neighbours, s, err);
 	tenants_init(&s->tenants, s);
 	if (r == 0)
