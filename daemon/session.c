@@ -98,7 +98,8 @@ struct session *session_of_token(struct server *server, const void *token, size_
 	link_each(at, &server->sessions)
 	{
 		struct session *s = link_of(at, struct session, in_sessions);
-		if (size == sizeof s->token && memcmp(token, s->token, size) == 0 && s->peer.uid == uid)
+		if (!s->ended && size == sizeof s->token && memcmp(token, s->token, size) == 0 &&
+		    s->peer.uid == uid)
 			return s;
 	}
 	return NULL;

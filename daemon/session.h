@@ -46,7 +46,7 @@ void session_end(struct session *s);
 
 struct session *session_of_number(struct server *server, uint64_t number);
 struct session *session_of_pipe(struct server *server, uint32_t pipe);
-/* The session of a token, if it belongs to `uid`. */
+/* The session of a token, if it belongs to `uid` and is not being ended. */
 struct session *session_of_token(struct server *server, const void *token, size_t size, uid_t uid);
 
 /*
