@@ -10,8 +10,10 @@ int packer_new(struct load **out, struct model *m, struct load_request *request,
 
 	if (!source.files || !tensor)
 		return NPU_E_NO_MEMORY;
-	for (size_t i = 0; i < m->count; i++)
-		source.files[i] = (struct container_file){take_fd(&m->files[i].fd), take(&m->files[i].name)};
+	for (size_t i = 0; i < m->count; i++) {
+		source.files[i].fd = take_fd(&m->files[i].fd);
+		source.files[i].name = take(&m->files[i].name);
+	}
 	source.count = m->count;
 	memcpy(request->label, m->label, sizeof request->label);
 	int r = load_new(out, request, &source, NULL, secret, kernels, threads);

@@ -208,7 +208,7 @@ static bool copies_init(struct copies *c, const struct pass *pass, uint32_t nv)
 		floats += pass->rows[m].logits ? nv : pass->rows[m].k;
 		ids += pass->rows[m].logits ? 0 : pass->rows[m].k;
 	}
-	*c = (struct copies){.rows = malloc(pass->count * sizeof *c->rows),
+	*c = (struct copies){.rows = malloc((pass->count + 1) * sizeof *c->rows),
 			     .floats = malloc((floats + 1) * sizeof *c->floats),
 			     .ids = malloc((ids + 1) * sizeof *c->ids)};
 	if (!c->rows || !c->floats || !c->ids)
