@@ -150,16 +150,7 @@ static void answer_run(struct request *r)
 	size_t words = (size_t)run->waiting.rows * a_row;
 	char digest[33];
 	struct rep_head_run a = {
-		.nonfinite = run->nonfinite,
-		.path = PROTO_STR(path_name(run->report.path)),
-		.why = PROTO_STR(run->report.why),
-		.verified = run->verify,
-		.kernel = PROTO_STR(run->report.kernel),
-		.rows_in_pass = run->rows_in_pass,
-		.hash = PROTO_STR(hash_hex(digest, r->object->resident.identity.hash)),
-		.queue_seconds = run->queue_seconds,
-		.compute_seconds = run->compute_seconds,
-		.cpu_seconds = run->cpu_seconds,
+		RUN_ANSWER(r, digest),
 	};
 	if (run->want == WANT_LOGITS) {
 		a.logits = (struct proto_bytes){(const char *)run->logits, words * sizeof *run->logits};

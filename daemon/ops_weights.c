@@ -127,16 +127,7 @@ static void answer_run(struct request *r)
 	struct rep_gemm_run a = {
 		.y = {(const char *)run->logits,
 		      (size_t)run->waiting.rows * r->object->geometry.nv * sizeof *run->logits},
-		.nonfinite = run->nonfinite,
-		.path = PROTO_STR(path_name(run->report.path)),
-		.why = PROTO_STR(run->report.why),
-		.verified = run->verify,
-		.kernel = PROTO_STR(run->report.kernel),
-		.rows_in_pass = run->rows_in_pass,
-		.hash = PROTO_STR(hash_hex(digest, r->object->resident.identity.hash)),
-		.queue_seconds = run->queue_seconds,
-		.compute_seconds = run->compute_seconds,
-		.cpu_seconds = run->cpu_seconds,
+		RUN_ANSWER(r, digest),
 	};
 	request_reply(r, &a);
 }

@@ -23,4 +23,13 @@ int run_begin(struct request *r, const struct run_ask *q, struct err *err);
 /* The same for a handle that has settled, whatever number it has. */
 int run_on(struct request *r, struct handle *h, const struct run_ask *q, struct err *err);
 
+/* What the answers to all of them say about `r`, whose rows have run: initialisers; `digest` is char[33]. */
+#define RUN_ANSWER(r, digest)                                                                 \
+	.nonfinite = (r)->run.nonfinite, .path = PROTO_STR(path_name((r)->run.report.path)),  \
+	.why = PROTO_STR((r)->run.report.why), .verified = (r)->run.verify,                   \
+	.kernel = PROTO_STR((r)->run.report.kernel), .rows_in_pass = (r)->run.rows_in_pass,   \
+	.hash = PROTO_STR(hash_hex(digest, (r)->object->resident.identity.hash)),             \
+	.queue_seconds = (r)->run.queue_seconds, .compute_seconds = (r)->run.compute_seconds, \
+	.cpu_seconds = (r)->run.cpu_seconds
+
 #endif
