@@ -48,6 +48,14 @@ void store_abort(struct imagestore *s, MDB_txn *txn)
 	pthread_rwlock_unlock(&s->swap);
 }
 
+int store_end(struct imagestore *s, MDB_txn *txn, int rc)
+{
+	if (rc == 0)
+		return store_commit(s, txn);
+	store_abort(s, txn);
+	return rc;
+}
+
 static void *at(const struct image_tile_io *io, bool scales, uint64_t offset)
 {
 	return (char *)(scales ? (void *)io->scales : (void *)io->codes) + offset;
@@ -371,10 +379,7 @@ static int drop_header(struct imagestore *s, const struct record_tile *tile, str
 	}
 	if (rc == 0)
 		rc = mdb_del(txn, s->image, &key, NULL);
-	if (rc == 0)
-		rc = store_commit(s, txn);
-	else
-		store_abort(s, txn);
+	rc = store_end(s, txn, rc);
 	return rc ? store_fail(s, err, rc, "replacing a tile") : 0;
 }
 
@@ -429,10 +434,7 @@ static int write_header(struct imagestore *s, const struct image_tile_io *io, co
 	rc = store_drop_chunks(s, txn, tile, plan->chunks);
 	if (rc == 0)
 		rc = mdb_put(txn, s->image, &key, &value, 0);
-	if (rc == 0)
-		rc = store_commit(s, txn);
-	else
-		store_abort(s, txn);
+	rc = store_end(s, txn, rc);
 	return rc ? store_fail(s, err, rc, "writing a header") : 0;
 }
 

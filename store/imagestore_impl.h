@@ -28,10 +28,12 @@ void store_env_close(struct imagestore *s);
 /* An LMDB code as ours, with "doing what". Returns the code. */
 int store_fail(const struct imagestore *s, struct err *err, int rc, const char *doing);
 
-/* A transaction, with the environment held in place until store_end. Returns LMDB's code. */
+/* A transaction, with the environment held in place until one of the three below. Returns LMDB's code. */
 int store_begin(struct imagestore *s, unsigned flags, MDB_txn **out);
 int store_commit(struct imagestore *s, MDB_txn *txn);
 void store_abort(struct imagestore *s, MDB_txn *txn);
+/* Commits where `rc`, of what was done in it, is 0, and aborts otherwise. Returns what became of it. */
+int store_end(struct imagestore *s, MDB_txn *txn, int rc);
 
 /* True where the file is shorter than the pages in use: touching the map behind its end would be a SIGBUS. */
 bool store_cut(struct imagestore *s);

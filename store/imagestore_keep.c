@@ -258,10 +258,7 @@ static int account(struct imagestore *s, const struct stored_head *head, const s
 		old.superseded = true;
 		rc = usage_put(s, txn, &old);
 	}
-	if (rc == 0)
-		rc = store_commit(s, txn);
-	else
-		store_abort(s, txn);
+	rc = store_end(s, txn, rc);
 	return rc ? store_fail(s, err, rc, "accounting for a head") : 0;
 }
 
@@ -570,10 +567,7 @@ int store_reconcile(struct imagestore *s, struct err *err)
 	rc = drop_orphans(s, txn);
 	if (rc == 0)
 		rc = mend_usage(s, txn);
-	if (rc == 0)
-		rc = store_commit(s, txn);
-	else
-		store_abort(s, txn);
+	rc = store_end(s, txn, rc);
 	/* On a full disk nothing can be removed; the leftovers do no harm until the next start. */
 	return rc && rc != EIO && rc != ENOSPC ? store_fail(s, err, rc, "looking for leftovers") : 0;
 }
