@@ -25,6 +25,18 @@ static uint32_t best[ROWS];
 static atomic_uint failures;
 static atomic_bool over;
 
+/*
+ * NNG 1.5 leaks when a connection ends at the very moment at which it sends (ipc_pipe_send drops a message
+ * whose aio is closed already) or connects again (ipc_ep_close leaves a pipe that was greeted between stop
+ * and close): what these threads do all the time, and nothing above NNG can free. What NNG allocates is
+ * therefore not looked at here; everywhere else it is.
+ */
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libnng.so\n";
+}
+
 static void fail(const char *what, int result, const npu_client *c)
 {
 	fprintf(stderr, "FAIL: %s: %s: %s\n", what, npu_error_name(result), npu_error_text(c));
