@@ -45,6 +45,7 @@ struct config {
 	uint64_t user_connections; /* [limits] user_connections: of one user */
 	uint64_t user_in_flight;   /* [limits] user_in_flight: requests of one user */
 	uint64_t handles;	   /* [limits] handles: heads and files one user may have open */
+	uint64_t user_upload;	   /* [limits] user_upload: bytes of uploads of one user */
 	uint64_t ticket_default, ticket_max; /* [ticket] default, max: seconds of a lease */
 	uint64_t ticket_grace;		     /* [ticket] grace: seconds to finish after its end */
 	uint64_t ticket_aging;	      /* [ticket] aging: seconds after which a waiting one rises a class */

@@ -10,7 +10,7 @@ int handle_open(struct handle **out, struct session *s, const struct file *file,
 	struct load *load;
 	bool fleeting = want->fleeting;
 	cleanup(freep) char *tensor = want->tensor; /* the load's, once there is one */
-	cleanup(source_fini) struct source source = {NULL, 0};
+	cleanup(source_fini) struct source source = {.files = NULL};
 	int r = session_source(s, file, &source, err);
 	if (r == 0)
 		r = quota_take(&server->quota, s->peer.uid, QUOTA_HANDLES, server->config.handles, err);

@@ -18,7 +18,7 @@ int load_new(struct load **out, struct load_request *request, struct source *sou
 	l->request = *request;
 	request->tensor = NULL;
 	l->source = *source;
-	*source = (struct source){NULL, 0};
+	*source = (struct source){.files = NULL};
 	l->store = store;
 	l->secret = secret;
 	l->kernels = kernels;

@@ -424,13 +424,14 @@ static void refuse(struct fetch *j, enum residency_verdict verdict)
 
 /*
  * Weights are bounded by what is configured and by what the machine has left now: objects that are there
- * are in the latter already.
+ * are in the latter already, and bytes that uploads have yet to send are theirs.
  */
 uint64_t objects_budget(const struct server *s)
 {
 	struct residency_sums sums = residency_sums(&s->residency);
 	uint64_t most = s->config.resident_bytes;
 	uint64_t room = memory_room(""), there = sums.used - sums.loading;
+	room -= s->upload_missing < room ? s->upload_missing : room;
 	return room < most && there < most - room ? there + room : most;
 }
 

@@ -50,6 +50,7 @@ int on_hello(struct request *r, const struct req_hello *q, struct rep_hello *a, 
 	a->user_connections = c->user_connections;
 	a->user_in_flight = c->user_in_flight;
 	a->user_handles = c->handles;
+	a->user_upload = c->user_upload;
 	return 0;
 }
 

@@ -90,7 +90,7 @@ int plan_begin(struct request *r, const struct file *file, struct load_request *
 {
 	struct server *s = r->server;
 	cleanup(freep) char *tensor = want->tensor;
-	cleanup(source_fini) struct source source = {NULL, 0};
+	cleanup(source_fini) struct source source = {.files = NULL};
 	int result = session_source(r->session, file, &source, err);
 	if (result)
 		return result;

@@ -8,7 +8,7 @@
 #include "err.h"
 #include <sys/types.h>
 
-enum quota_kind { QUOTA_CONNECTIONS, QUOTA_IN_FLIGHT, QUOTA_HANDLES, QUOTA_SIDE, QUOTA_KINDS };
+enum quota_kind { QUOTA_CONNECTIONS, QUOTA_IN_FLIGHT, QUOTA_HANDLES, QUOTA_SIDE, QUOTA_UPLOAD, QUOTA_KINDS };
 
 struct quota {
 	struct quota_user *users; /* only those who have something in use, in no order */
@@ -23,6 +23,12 @@ void quota_fini(struct quota *q);
  */
 int quota_take(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t limit, struct err *err);
 void quota_give(struct quota *q, uid_t uid, enum quota_kind kind);
+
+/* The same for `bytes` of memory at once; TOO_LARGE where that alone is above `limit`. */
+int quota_take_bytes(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t bytes, uint64_t limit,
+		     struct err *err);
+void quota_give_bytes(struct quota *q, uid_t uid, enum quota_kind kind, uint64_t bytes);
+
 uint64_t quota_used(const struct quota *q, uid_t uid, enum quota_kind kind);
 
 #endif

@@ -5,6 +5,7 @@
 #include "own.h"
 #include "request.h"
 #include "source.h"
+#include "upload.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -42,6 +43,7 @@ static void file_free(struct session *s, struct file *f)
 	s->file_count--;
 	quota_give(&s->server->quota, s->peer.uid, QUOTA_HANDLES);
 	close(f->fd);
+	upload_release(f->upload);
 	free(f);
 }
 
@@ -105,61 +107,114 @@ struct session *session_of_token(struct server *server, const void *token, size_
 	return NULL;
 }
 
-int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t of,
-		     uint64_t *number, struct err *err)
+/* A file of the model that `of` began, without a descriptor yet. */
+static int file_new(struct file **out, struct session *s, const char *shown, uint64_t of, struct err *err)
 {
 	const struct file *first = of ? session_file(s, of) : NULL;
-	char shown[129];
-	struct stat st;
-	int flags = fcntl(fd, F_GETFL);
-
-	err_printable(shown, sizeof shown, name, name_size);
 	if (of && !first)
 		return err_set(err, NPU_E_NO_SUCH_HANDLE,
 			       "%s: this session has no file %llu whose model it could belong to", shown,
 			       (unsigned long long)of);
+	struct file *f = calloc(1, sizeof *f);
+	if (!f)
+		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory", shown);
+	int r = quota_take(&s->server->quota, s->peer.uid, QUOTA_HANDLES, s->server->config.handles, err);
+	if (r) {
+		free(f);
+		return r;
+	}
+	f->number = ++s->next_handle;
+	f->model = first ? first->model : f->number;
+	f->fd = -1;
+	snprintf(f->name, sizeof f->name, "%s", shown);
+	link_append(&s->files, &f->in_session);
+	s->file_count++;
+	*out = f;
+	return 0;
+}
+
+int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t of,
+		     uint64_t *number, struct err *err)
+{
+	char shown[129];
+	struct file *f;
+	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
+
+	err_printable(shown, sizeof shown, name, name_size);
 	if (flags < 0 || fstat(fd, &st) < 0)
 		return err_sys(err, errno, "%s: the descriptor cannot be looked at", shown);
 	if (!S_ISREG(st.st_mode) || (flags & O_ACCMODE) != O_RDONLY || (flags & O_PATH))
 		return err_set(err, NPU_E_BAD_VALUE,
 			       "%s: only a regular file that is open for reading only is taken", shown);
-	cleanup(freep) struct file *f = calloc(1, sizeof *f);
-	if (!f)
-		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory", shown);
-	int r = quota_take(&s->server->quota, s->peer.uid, QUOTA_HANDLES, s->server->config.handles, err);
+	int r = file_new(&f, s, shown, of, err);
 	if (r)
 		return r;
-	f->number = *number = ++s->next_handle;
-	f->model = first ? first->model : f->number;
 	f->fd = fd;
-	memcpy(f->name, shown, sizeof shown);
-	link_append(&s->files, &take(&f)->in_session);
-	s->file_count++;
+	*number = f->number;
+	return 0;
+}
+
+int session_add_upload(struct session *s, const char *name, size_t name_size, uint64_t of, uint64_t size,
+		       uint64_t *number, struct err *err)
+{
+	char shown[129];
+	struct file *f;
+
+	err_printable(shown, sizeof shown, name, name_size);
+	int r = file_new(&f, s, shown, of, err);
+	if (r)
+		return r;
+	r = upload_new(&f->upload, &f->fd, s->server, s->peer.uid, shown, size, err);
+	if (r)
+		file_free(s, f);
+	else
+		*number = f->number;
+	return r;
+}
+
+/* A copy of the file's descriptor and name, at the end of `s`, which has room for it. */
+static int add_to_source(struct source *s, const struct file *f, struct err *err)
+{
+	if (f->upload && !upload_ended(f->upload))
+		return err_set(err, NPU_E_BAD_VALUE,
+			       "%s: is being uploaded, %llu of %llu bytes have come: send the rest, then "
+			       "upload.end",
+			       f->name, (unsigned long long)upload_got(f->upload),
+			       (unsigned long long)upload_size(f->upload));
+	cleanup(closep) int fd = fcntl(f->fd, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0)
+		return err_sys(err, errno, "%s: the descriptor cannot be copied", f->name);
+	char *name = strdup(f->name);
+	if (!name)
+		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for its name", f->name);
+	s->files[s->count++] = (struct container_file){take_fd(&fd), name};
+	if (f->upload) {
+		upload_hold(f->upload);
+		s->uploads[s->upload_count++] = f->upload;
+	}
 	return 0;
 }
 
 int session_source(struct session *session, const struct file *file, struct source *out, struct err *err)
 {
-	cleanup(source_fini) struct source s = {.files = calloc(session->file_count, sizeof *s.files)};
+	cleanup(source_fini) struct source s = {
+		.files = calloc(session->file_count, sizeof *s.files),
+		.uploads = calloc(session->file_count, sizeof(struct upload *)),
+	};
 
-	if (!s.files)
+	if (!s.files || !s.uploads)
 		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for %u files", file->name,
 			       session->file_count);
 	link_each(at, &session->files)
 	{
 		const struct file *f = link_of(at, struct file, in_session);
-		if (f->model != file->model)
-			continue;
-		cleanup(closep) int fd = fcntl(f->fd, F_DUPFD_CLOEXEC, 3);
-		if (fd < 0)
-			return err_sys(err, errno, "%s: the descriptor cannot be copied", f->name);
-		char *name = strdup(f->name);
-		if (!name)
-			return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for its name", f->name);
-		s.files[s.count++] = (struct container_file){take_fd(&fd), name};
+		int r = f->model == file->model ? add_to_source(&s, f, err) : 0;
+		if (r)
+			return r;
 	}
 	*out = s;
-	s = (struct source){NULL, 0};
+	s = (struct source){.files = NULL};
 	return 0;
 }
 

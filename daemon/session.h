@@ -9,6 +9,7 @@
 #include "server.h"
 
 struct listing;
+struct upload;
 
 struct session {
 	struct link in_sessions; /* server.sessions */
@@ -34,7 +35,8 @@ struct file {
 	uint64_t number;
 	uint64_t model; /* number of the first file of its model */
 	int fd;
-	char name[129]; /* printable */
+	struct upload *upload; /* held; NULL: it was passed */
+	char name[129];	       /* printable */
 };
 
 int session_new(struct session **out, struct server *server, struct peer peer);
@@ -55,9 +57,12 @@ struct session *session_of_token(struct server *server, const void *token, size_
  */
 int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t of,
 		     uint64_t *number, struct err *err);
+/* The same for one that is to be uploaded, in `size` bytes; what upload_new says too. */
+int session_add_upload(struct session *s, const char *name, size_t name_size, uint64_t of, uint64_t size,
+		       uint64_t *number, struct err *err);
 struct source;
 /* All files of the model that `file` belongs to, in the order in which they were passed; the source's own
- * descriptors. NO_MEMORY, IO where there are no descriptors left. */
+ * descriptors. NO_MEMORY, IO where there are no descriptors left, BAD_VALUE while one is being uploaded. */
 int session_source(struct session *s, const struct file *file, struct source *out, struct err *err);
 struct file *session_file(struct session *s, uint64_t number);
 /* Closes the file; the first of a model takes the others along. */

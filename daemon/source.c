@@ -1,5 +1,6 @@
 #include "source.h"
 #include "own.h"
+#include "upload.h"
 #include <unistd.h>
 
 void source_fini(struct source *s)
@@ -9,7 +10,10 @@ void source_fini(struct source *s)
 		free((char *)s->files[i].name);
 	}
 	free(s->files);
-	*s = (struct source){NULL, 0};
+	for (size_t i = 0; i < s->upload_count; i++)
+		upload_release(s->uploads[i]);
+	free(s->uploads);
+	*s = (struct source){.files = NULL};
 }
 
 int source_open(struct container **out, const struct source *s, const char *label, struct err *err)

@@ -62,7 +62,9 @@ int main(void)
 	       PROTO_REQUEST_MAX, PROTO_REPLY_MAX, PROTO_ROWS_MAX, PROTO_ITEMS_MAX, PROTO_DEPTH_MAX);
 	printf("The side socket is `SOCKET.fd`, SOCK_SEQPACKET, with the same envelope: one request a "
 	       "packet, its\n"
-	       "descriptor as SCM_RIGHTS, one reply a packet.\n\n# Operations\n\n");
+	       "descriptor as SCM_RIGHTS, one reply a packet. A client that cannot pass a descriptor\n"
+	       "sends the bytes: `upload.begin`, `upload.put` until all have gone, `upload.end`.\n\n"
+	       "# Operations\n\n");
 	for (unsigned i = 0; i < OP_COUNT; i++) {
 		const struct proto_op *op = &proto_ops[i];
 		printf("## %s\n\n%s (%s%s)\n\n", op->wire, op->doc, access[op->access],

@@ -23,7 +23,7 @@ import struct
 import sys
 import time
 
-__all__ = ["Client", "Error", "Head", "Pending", "Stream", "pack", "unpack"]
+__all__ = ["Client", "Error", "Head", "Pending", "Stream", "Weights", "pack", "unpack"]
 
 MAJOR, MINOR = 1, 1
 VERSION = "0.1.0"
@@ -499,35 +499,88 @@ class Client:
             raise failure
         return answer["file"]
 
+    def upload(self, source, name=None, of=0):
+        """Sends the bytes of a model's file: a bytes-like object, or a path. Returns a handle as pass_file does.
+
+        For what is in no file, and for a client that cannot pass a descriptor. The bytes are in the daemon's
+        memory until `call("file.close", file=handle)`; hello tells how many a user may have (user_upload).
+        """
+        if isinstance(source, (str, os.PathLike)):
+            with open(source, "rb") as f:
+                size, read = os.fstat(f.fileno()).st_size, f.read
+                return self._upload(size, lambda at, count: read(count), name or os.path.basename(source), of)
+        view = memoryview(source).cast("B")
+        return self._upload(len(view), lambda at, count: view[at : at + count], name or "upload", of)
+
+    def _upload(self, size, read, name, of):
+        begun = self.call("upload.begin", name=name, of=of, bytes=size)
+        session, file, at = self.hello["session"], begun["file"], 0
+        try:
+            while at < size:
+                part = read(at, begun["part"])
+                if not part:
+                    raise Error("IO", f"{name}: has become shorter while it was read")
+                at = self.call("upload.put", file=file, at=at, data=part)["bytes"]
+            self.call("upload.end", file=file)
+        except BaseException:
+            self._give_back(session, "file.close", file=file)
+            raise
+        return file
+
     def open(self, model, progress=None, **options):
         """Opens a model's head and waits until it is resident: a Head.
 
-        model: its file, or a list of all its files, the weights first (shards in order, config.json).
+        model: its file, or a list of all its files, the weights first (shards in order, config.json), which
+        are uploaded where the daemon's side socket cannot be reached; or a handle of pass_file or upload.
         options: the fields of head.open (tensor, transpose, tile, layout ...).
         progress: called with (tiles done, tiles) while it loads; what it raises ends the opening.
         """
-        self.call("ping")  # after a loss this gets the new session's token
-        session, file, head = self.hello["session"], None, None
-        try:
-            for path in model if isinstance(model, (list, tuple)) else [model]:
-                passed = self._pass_path(path, file)
-                file = file or passed
+
+        def begin(file):
             head = self.call("head.open", file=file, **options)["head"]
+            return head, lambda wait_ms: self.start("head.wait", head=head, wait_ms=wait_ms)
+
+        return self._open_as(Head, model, begin, progress)
+
+    def load_weights(self, model, tensors, role, layer=0, progress=None, **options):
+        """Loads projection weights and waits until they are resident: Weights.
+
+        tensors: names; several are side by side. role: "0" QKV, "1" O, "2" gate+up, "3" up, "4" down, or a
+        name. model, progress: as for open. options: the fields of weights.load (transpose, tile ...).
+        """
+        names = [{"name": one} for one in ([tensors] if isinstance(tensors, str) else tensors)]
+
+        def begin(file):
+            fields = {"tensors": names, "role": role, "layer": layer, "wait_ms": 0, **options}
+            loads = self.call("weights.load", file=file, **fields)["weights"]
+            return loads, lambda wait_ms: self.start("weights.load", weights=loads, wait_ms=wait_ms)
+
+        return self._open_as(Weights, model, begin, progress)
+
+    def _open_as(self, kind, model, begin, progress):
+        self.call("ping")  # after a loss this gets the new session's token
+        session, file, handle = self.hello["session"], None, None
+        try:
+            if isinstance(model, int):
+                handle, wait = begin(model)
+            else:
+                for path in model if isinstance(model, (list, tuple)) else [model]:
+                    passed = self._pass_path(path, file)
+                    file = file or passed
+                handle, wait = begin(file)
             wait_ms = 200 if progress else WAIT_MS
             while True:
-                info = self.start("head.wait", head=head, wait_ms=wait_ms).result(
-                    self.timeout + wait_ms / 1e3
-                )
+                info = wait(wait_ms).result(self.timeout + wait_ms / 1e3)
                 if info["ready"]:
                     break
                 if progress:
                     progress(info["tiles_done"], info["tiles"])
         except BaseException:
-            self._give_back(session, "head.close", head=head)
+            self._give_back(session, kind._close, **{kind._field: handle})
             raise
         finally:
             self._give_back(session, "file.close", file=file)
-        return Head(self, session, head, info)
+        return kind(self, session, handle, info)
 
     def _pass_path(self, path, of):
         # Without O_NONBLOCK a named pipe would hold us until somebody writes.
@@ -535,9 +588,12 @@ class Client:
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise Error("BAD_VALUE", f"{path}: is not a regular file; name the model file")
-            return self.pass_file(fd, os.path.basename(os.fspath(path)), of=of or 0)
+            name = os.path.basename(os.fspath(path))
+            if os.access(self.path + ".fd", os.W_OK):
+                return self.pass_file(fd, name, of=of or 0)
         finally:
             os.close(fd)
+        return self.upload(path, name, of=of or 0)
 
     def _give_back(self, session, op, **handle):
         if None in handle.values() or self._stream is None or self.hello["session"] != session:
@@ -548,8 +604,8 @@ class Client:
             pass  # the failure that led here is the one to tell
 
 
-class Head:
-    """A resident head. nv: its words; h: the values of an activation row; info: what head.wait said."""
+class _Resident:
+    """Resident weights of a session. nv: columns; h: values of an activation row; info: what was said of them."""
 
     def __init__(self, client, session, handle, info):
         self.client, self.handle, self.info = client, handle, info
@@ -563,15 +619,15 @@ class Head:
         self.close()
 
     def close(self):
-        """Gives it back. Twice is fine."""
+        """Gives them back. Twice is fine."""
         handle, self.handle = self.handle, None
-        self.client._give_back(self._session, "head.close", head=handle)
+        self.client._give_back(self._session, self._close, **{self._field: handle})
 
     def _run(self, x, bytes_a_row, **fields):
         x = _float32(x)
         row = 4 * self.h
         if not x or len(x) % row:
-            raise Error("BAD_COUNT", f"x has {len(x) // 4} values; a row of this head has {self.h}")
+            raise Error("BAD_COUNT", f"x has {len(x) // 4} values; a row of this {self._what} has {self.h}")
         told = self.client.hello
         fit = min(
             told["max_rows"], (told["max_request"] - SLACK) // row, (told["max_reply"] - SLACK) // bytes_a_row
@@ -580,12 +636,27 @@ class Head:
             raise Error("TOO_LARGE", "one row is more than a request or a reply may hold")
         for at in range(0, len(x), fit * row):
             part = memoryview(x)[at : at + fit * row]
-            # Handles mean nothing, or another head, in any other session.
+            # Handles mean nothing, or something else, in any other session.
             lost = self.client._stream is None or self.client.hello["session"] != self._session
             if self.handle is None or lost:
-                why = "the daemon restarted" if lost else "the head was closed"
-                raise Error("CONNECTION_LOST", f"{why}; open the head again")
-            yield self.client.call("head.run", head=self.handle, rows=len(part) // row, x=part, **fields)
+                why = "the daemon restarted" if lost else f"the {self._what} was closed"
+                raise Error("CONNECTION_LOST", f"{why}; open the {self._what} again")
+            fields.update({self._field: self.handle, "rows": len(part) // row, "x": part})
+            yield self.client.call(self._op, **fields)
+
+    def _product(self, x, field, **fields):
+        out = array.array("f")
+        for answer in self._run(x, 4 * self.nv, **fields):
+            out.frombytes(answer[field])
+        if sys.byteorder == "big":
+            out.byteswap()
+        return out
+
+
+class Head(_Resident):
+    """A resident head. nv: its words; h: the values of an activation row; info: what head.wait said."""
+
+    _what, _field, _op, _close = "head", "head", "head.run", "head.close"
 
     def logits(self, x):
         """The logits of the rows of `x`: an array('f') of rows x nv values.
@@ -593,12 +664,7 @@ class Head:
         x: float32 values in anything with a buffer (array('f'), a NumPy array), the bytes of little-endian
         ones, or numbers, or rows of numbers.
         """
-        out = array.array("f")
-        for answer in self._run(x, 4 * self.nv, want="logits"):
-            out.frombytes(answer["logits"])
-        if sys.byteorder == "big":
-            out.byteswap()
-        return out
+        return self._product(x, "logits", want="logits")
 
     def top(self, x, k=1):
         """The k best words of each row of `x`, best first: a list of (id, score) a row."""
@@ -609,6 +675,16 @@ class Head:
             pairs = list(zip(ids, scores))
             rows += [pairs[at : at + k] for at in range(0, len(pairs), k)]
         return rows
+
+
+class Weights(_Resident):
+    """Resident projection weights. nv: N; h: K; info: what weights.load said."""
+
+    _what, _field, _op, _close = "matrix", "weights", "gemm.run", "weights.close"
+
+    def gemm(self, x):
+        """The rows of `x`, as for Head.logits, times the weights: an array('f') of rows x nv values."""
+        return self._product(x, "y")
 
 
 def _read_answer(body, req, op):

@@ -129,7 +129,7 @@ static struct load *load(const struct row *r, uint32_t tile, enum layout layout)
 	cr_assert(fd >= 0, "%s cannot be opened", path);
 	snprintf(request.label, sizeof request.label, "%s", r->file);
 	request.tensor = strdup(r->tensor);
-	struct source source = {malloc(sizeof *source.files), 1};
+	struct source source = {.files = malloc(sizeof *source.files), .count = 1};
 	source.files[0] = (struct container_file){fd, strdup(request.label)};
 	cr_assert_eq(load_new(&l, &request, &source, NULL, &secret, &kernels, 2), 0);
 	cr_assert_eq(load_identify(l, &err), 0, "%s: %s", r->file, err.text);

@@ -86,3 +86,24 @@ Test(quota, many_users_in_any_order)
 				quota_give(&quota, uid, kind);
 	cr_expect_eq(quota.count, 0);
 }
+
+Test(quota, bytes_are_taken_at_once_or_not_at_all)
+{
+	struct err err = {0};
+
+	cr_assert_eq(quota_take_bytes(&quota, 1000, QUOTA_UPLOAD, 60, 100, &err), 0);
+	cr_expect_eq(quota_take_bytes(&quota, 1000, QUOTA_UPLOAD, 101, 100, &err), NPU_E_TOO_LARGE);
+	cr_expect(err.detail.needed == 101 && err.detail.limit == 100 && err.detail.retry_ms == 0);
+	cr_expect_eq(quota_take_bytes(&quota, 1000, QUOTA_UPLOAD, 41, 100, &err), NPU_E_BUSY);
+	cr_expect(err.detail.needed == 41 && err.detail.depth == 60 && err.detail.retry_ms > 0);
+	cr_expect(strstr(err.text, "60 bytes in uploads, of 100"), "%s", err.text);
+	cr_expect_eq(quota_take_bytes(&quota, 1001, QUOTA_UPLOAD, 100, 100, &err), 0, "another user's");
+	cr_expect_eq(quota_take_bytes(&quota, 1000, QUOTA_UPLOAD, 40, 100, &err), 0);
+	quota_give_bytes(&quota, 1000, QUOTA_UPLOAD, 60);
+	cr_expect_eq(quota_used(&quota, 1000, QUOTA_UPLOAD), 40);
+	cr_expect_eq(quota_take_bytes(&quota, 1000, QUOTA_UPLOAD, 10, 20, &err), NPU_E_BUSY,
+		     "a limit that was lowered meanwhile");
+	quota_give_bytes(&quota, 1000, QUOTA_UPLOAD, 40);
+	quota_give_bytes(&quota, 1001, QUOTA_UPLOAD, 100);
+	cr_expect_eq(quota.count, 0);
+}
