@@ -64,7 +64,14 @@ constexpr int first_buffer = 3;
 constexpr int buffers = 3;
 constexpr uint64_t opcode_run = 3;
 
+/* An image that XRT has; the contexts and runs that use it share it. */
+struct loaded_image {
+	std::string file;
+	xrt::uuid uuid;
+};
+
 struct context_state {
+	std::shared_ptr<loaded_image> image;
 #if HAVE_HW_CONTEXT
 	xrt::hw_context hardware;
 #endif
@@ -80,6 +87,7 @@ struct device {
 	std::string node;
 	std::mutex lock; /* for what follows */
 	int groups[buffers] = {-1, -1, -1};
+	std::vector<std::shared_ptr<loaded_image>> images;
 	std::vector<std::string> opened; /* images that were good once */
 };
 
@@ -232,16 +240,40 @@ void open_elf(context_state &c, device *d, const design *g)
 #endif
 }
 
+/*
+ * Hands an image to XRT, once. 2.13 keeps pointers into what it knows of an image for as long as a run of it lives, and
+ * frees that when any image is loaded, the same one too: a kernel opened while an unfinished run is parked would then
+ * read freed memory. It has one image at a time, so that another one must wait for such runs.
+ */
+std::shared_ptr<loaded_image> load(device *d, const char *file)
+{
+	std::lock_guard<std::mutex> hold(d->lock);
+
+	for (auto &i : d->images)
+		if (i->file == file)
+			return i;
+#if HAVE_HW_CONTEXT
+	auto uuid = d->handle.register_xclbin(xrt::xclbin{std::string(file)});
+#else
+	for (auto &i : d->images)
+		if (i.use_count() > 1)
+			throw std::system_error(EBUSY, std::generic_category(),
+						"an unfinished launch keeps another image loaded");
+	d->images.clear();
+	auto uuid = d->handle.load_xclbin(std::string(file));
+#endif
+	d->images.push_back(std::make_shared<loaded_image>(loaded_image{file, uuid}));
+	return d->images.back();
+}
+
 void open_xclbin(context_state &c, device *d, const design *g)
 {
+	c.image = load(d, g->file);
 #if HAVE_HW_CONTEXT
-	xrt::xclbin image{std::string(g->file)};
-	auto uuid = d->handle.register_xclbin(image);
-	c.hardware = xrt::hw_context(d->handle, uuid);
+	c.hardware = xrt::hw_context(d->handle, c.image->uuid);
 	c.kernel = xrt::kernel(c.hardware, g->kernel);
 #else
-	auto uuid = d->handle.load_xclbin(std::string(g->file));
-	c.kernel = xrt::kernel(d->handle, uuid, g->kernel);
+	c.kernel = xrt::kernel(d->handle, c.image->uuid, g->kernel);
 #endif
 	auto stream = read_file(g->instructions);
 	c.words = static_cast<uint32_t>(stream.size() / 4);
