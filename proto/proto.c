@@ -238,8 +238,10 @@ static void set_default(const struct proto_field *f, char *to)
 	case KIND_bin:
 		*(struct proto_bytes *)to = PROTO_STR(f->def);
 		break;
-	case KIND_f64:
 	case KIND_flag:
+		*(bool *)to = f->def[0] == '1';
+		break;
+	case KIND_f64:
 	case KIND_list:
 		break; /* zero, as the struct is */
 	}

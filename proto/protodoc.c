@@ -22,7 +22,9 @@ static void print_message(const char *title, const struct proto_message *m)
 			printf("2^%d - 1%s", f->bound == UINT64_MAX ? 64 : 32, unit);
 		else
 			printf("%llu%s", (unsigned long long)f->bound, unit);
-		const char *def = f->kind == KIND_flag ? "false" : f->def[0] ? f->def : "empty";
+		const char *def = f->def[0] ? f->def : "empty";
+		if (f->kind == KIND_flag)
+			def = f->def[0] == '1' ? "true" : "false";
 		printf(" | %s | %s |\n", def, f->doc);
 	}
 	printf("\n");

@@ -522,3 +522,17 @@ Test(proto, a_sentence_is_never_cut_in_the_middle_of_a_character)
 		}
 	}
 }
+
+Test(proto, a_field_that_is_left_out_has_the_default_of_the_list_flags_too)
+{
+	struct req_head_open q;
+	msgpack_sbuffer b;
+	msgpack_packer p;
+	struct err err;
+
+	begin(&b, &p, OP_head_open, 0);
+	cr_assert_eq(read_code(&b, OP_head_open, &q, &err), 0);
+	cr_expect(q.store, "who says nothing may use the image store");
+	cr_expect_not(q.transpose);
+	cr_expect_eq(q.q8.size, 4);
+}
