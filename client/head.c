@@ -97,6 +97,7 @@ static void tell(struct npu_head_info *info, const struct rep_head_wait *w)
 		.writing = w->writing,
 		.refused = w->refused,
 		.gathered_columns = w->gathered_columns,
+		.hashed = w->hashed,
 		.nonfinite = w->nonfinite,
 		.seconds = w->seconds,
 	};

@@ -103,6 +103,7 @@ struct npu_head_info {
 	uint64_t refused;	   /* tiles of the store that were not used */
 	char refusals[1024];	   /* why: a line each, "REASON: sentence", as far as they fit */
 	uint64_t gathered_columns; /* columns read to be packed, samples included */
+	bool hashed;		   /* the file was read whole, for its hash; false: it is as when it was */
 	uint64_t nonfinite;	   /* weights that were not finite and count as 0 */
 	double seconds;
 };

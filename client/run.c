@@ -257,8 +257,8 @@ static json_t *refusals_json(const char *lines)
 static json_t *head_json(const struct run *r)
 {
 	const struct npu_head_info *i = &r->info;
-	return json_pack("{so so so so so s{sI sI sI sI sI so} so sI sb sI sI sI sI so sI sI s{so}}", "model",
-			 table_json_string(r->model), "tensor", table_json_string(i->tensor), "type",
+	return json_pack("{so so so so so s{sI sI sI sI sI so} so sI sb sI sI sI sI so sI sb sI s{so}}",
+			 "model", table_json_string(r->model), "tensor", table_json_string(i->tensor), "type",
 			 table_json_string(i->type), "note", table_json_string(i->note), "why",
 			 table_json_string(i->why), "geometry", "nv", (json_int_t)i->nv, "h",
 			 (json_int_t)i->h, "kpad", (json_int_t)i->kpad, "tile", (json_int_t)i->tile, "tiles",
@@ -267,8 +267,8 @@ static json_t *head_json(const struct run *r)
 			 (int)i->attached, "packed", (json_int_t)i->packed, "written", (json_int_t)i->written,
 			 "from_store", (json_int_t)i->from_store, "refused", (json_int_t)i->refused,
 			 "refusals", refusals_json(i->refusals), "gathered_columns",
-			 (json_int_t)i->gathered_columns, "weights_nonfinite", (json_int_t)i->nonfinite,
-			 "seconds", "open", table_json_real(i->seconds));
+			 (json_int_t)i->gathered_columns, "hashed", (int)i->hashed, "weights_nonfinite",
+			 (json_int_t)i->nonfinite, "seconds", "open", table_json_real(i->seconds));
 }
 
 static int run_json(const struct run *r)

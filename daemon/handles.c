@@ -22,6 +22,8 @@ int handle_open(struct handle **out, struct session *s, const struct file *file,
 			: NPU_E_NO_MEMORY;
 	if (r == 0) {
 		(void)take(&tensor);
+		load->known = &server->known;
+		load->reader = s->peer.uid;
 		if (!want->fleeting)
 			load->placement.accelerator = &server->accelerator;
 		r = fetch_begin(&h->fetch, server, load, h);

@@ -4,6 +4,7 @@
 #include "pool.h"
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <uv.h>
 
 #define SLICE ((size_t)2 << 20)	 /* bytes of a slice, about, as stored or as float32 */
@@ -27,16 +28,35 @@ int load_new(struct load **out, struct load_request *request, struct source *sou
 	return 0;
 }
 
+/* What load_identify and load_fill make. */
+static void forget(struct load *l)
+{
+	container_free(take(&l->container));
+	image_fini(&l->image);
+	placement_fini(&l->placement);
+	sample_fini(&l->sample);
+	known_name_fini(&l->name);
+	free(take(&l->tiles));
+	free(take(&l->amax));
+}
+
+void load_doubt(struct load *l)
+{
+	known_forget(l->known, &l->name);
+	l->known = NULL;
+	forget(l);
+	l->nonfinite = 0;
+	l->from_store = l->packed = l->refused = 0;
+	l->refusals[0] = '\0';
+	atomic_store(&l->gathered, 0);
+	atomic_store(&l->tiles_done, 0);
+}
+
 void load_free(struct load *l)
 {
 	if (!l)
 		return;
-	container_free(l->container);
-	image_fini(&l->image);
-	placement_fini(&l->placement);
-	sample_fini(&l->sample);
-	free(l->tiles);
-	free(l->amax);
+	forget(l);
 	free(l->request.tensor);
 	source_fini(&l->source);
 	free(l);
@@ -274,6 +294,86 @@ static int hash_parts(struct load *l, struct err *err)
 	return 0;
 }
 
+static void name_files(const struct load *l, struct known_name *out)
+{
+	const struct load_request *q = &l->request;
+	const char *end = q->tensor;
+	struct timespec now;
+
+	for (unsigned i = 0; i < l->part_count; i++)
+		end += strlen(end) + 1;
+	clock_gettime(CLOCK_REALTIME, &now);
+	known_name_make(out, &l->source, q->tensor, (size_t)(end - q->tensor), &q->options, l->reader,
+			(int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
+}
+
+/* Whether the parts have hashes without being read. */
+static bool find_known(struct load *l)
+{
+	struct known_hashes hashes;
+
+	if (!l->known || !known_find(l->known, &l->name, &hashes) || hashes.count != l->part_count)
+		return false;
+	for (unsigned i = 0; i < l->part_count; i++)
+		memcpy(l->parts[i].hash, hashes.of[i], sizeof hashes.of[i]);
+	return true;
+}
+
+/* Of one part, the bands with columns of the sample and nothing else. */
+static int read_sample(struct load *l, const struct load_part *part, void *stored, struct err *err)
+{
+	const struct matrix *m = &part->matrix;
+	const struct geometry *g = &l->geometry;
+	uint64_t end = part->from + (uint64_t)m->nv;
+
+	for (uint32_t t = part->from / g->nd; t < g->tiles && (uint64_t)t * g->nd < end; t++)
+		for (uint32_t i = 0; i < sample_count(&l->sample, t); i++) {
+			uint64_t column = (uint64_t)t * g->nd + l->sample.columns[t][i];
+			if (column < part->from || column >= end)
+				continue;
+			uint32_t band = (uint32_t)(column - part->from) / m->band_rows;
+			int r = atomic_load(&l->stop) ? cancelled(err) : matrix_read(m, band, 1, stored, err);
+			if (r)
+				return r;
+			sample_stored(&l->sample, m, g, part->from, band, 1, stored);
+		}
+	return 0;
+}
+
+static int read_samples(struct load *l, struct err *err)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < l->part_count && r == 0; i++) {
+		const struct load_part *part = &l->parts[i];
+		cleanup(freep) void *stored = malloc(part->matrix.band_bytes);
+		r = stored ? read_sample(l, part, stored, err)
+			   : err_set(err, NPU_E_NO_MEMORY, "%s: no memory for a sample", l->request.label);
+	}
+	return r;
+}
+
+/* Reads all parts whole, and keeps in mind what they hashed to if nothing touched them meanwhile. */
+static int hash_all(struct load *l, struct err *err)
+{
+	cleanup(known_name_fini) struct known_name after = {.bytes = NULL};
+	struct known_hashes hashes = {.count = l->part_count};
+
+	l->hashed = true;
+	for (unsigned i = 0; i < l->part_count; i++) {
+		struct load_part *part = &l->parts[i];
+		int r = read_part(l, part, part->matrix.transposed ? take_amax : NULL, NULL, part->hash, err);
+		if (r)
+			return r;
+		memcpy(hashes.of[i], part->hash, sizeof part->hash);
+	}
+	if (l->known) {
+		name_files(l, &after);
+		known_learn(l->known, &l->name, &after, &hashes);
+	}
+	return 0;
+}
+
 /* Whether the device is to run it: who names a tile has a geometry of their own, which is the host's. */
 static bool choose_design(struct load *l)
 {
@@ -289,6 +389,9 @@ int load_identify(struct load *l, struct err *err)
 	const struct load_request *q = &l->request;
 	bool transposed = false;
 	size_t band = 0; /* values of the largest */
+	l->part_count = q->tensors ? q->tensors : 1;
+	if (l->known)
+		name_files(l, &l->name);
 	int r = source_open(&l->container, &l->source, q->label, err);
 	if (r == 0)
 		r = find_parts(l, err);
@@ -316,10 +419,8 @@ int load_identify(struct load *l, struct err *err)
 	if (!l->tiles || (transposed && !(l->amax = calloc(nv, sizeof *l->amax))))
 		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for %u columns", q->label, nv);
 	r = sample_init(&l->sample, band, &l->geometry, err);
-	for (unsigned i = 0; i < l->part_count && r == 0; i++) {
-		struct load_part *part = &l->parts[i];
-		r = read_part(l, part, part->matrix.transposed ? take_amax : NULL, NULL, part->hash, err);
-	}
+	if (r == 0)
+		r = !transposed && find_known(l) ? read_samples(l, err) : hash_all(l, err);
 	return r ? r : hash_parts(l, err);
 }
 

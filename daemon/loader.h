@@ -10,6 +10,7 @@
 #include "hash.h"
 #include "image.h"
 #include "imagestore.h"
+#include "known.h"
 #include "residency.h"
 #include "sample.h"
 #include "placement.h"
@@ -30,7 +31,7 @@ struct load_request {
 	bool fleeting;	     /* for one call */
 };
 
-#define LOAD_TENSORS_MAX 8
+#define LOAD_TENSORS_MAX KNOWN_PARTS_MAX
 
 /* One of the matrices that are side by side in the image. */
 struct load_part {
@@ -46,7 +47,10 @@ struct load {
 	const struct kernels *kernels;
 	struct placement placement; /* its accelerator is set by who gives the load away */
 	struct imagestore *store;   /* NULL: neither read nor written */
-	unsigned threads;	    /* that read and pack, the caller's included */
+	struct known
+		*known;	  /* files that need not be hashed again; NULL: all are. Set by who made the load */
+	uid_t reader;	  /* who passed the files */
+	unsigned threads; /* that read and pack, the caller's included */
 	atomic_bool stop;
 	atomic_uint tiles_done;
 
@@ -57,6 +61,8 @@ struct load {
 	enum head_reason why;
 	struct geometry geometry;
 	unsigned char hash[16];
+	struct known_name name; /* of the files, as they were before they were looked at */
+	bool hashed; /* they were read whole; false: the hash is that of files that were as they are */
 	float *amax; /* of the columns of transposed matrices, from the first pass; NULL: none is */
 	struct sample sample;
 	/* made by load_fill */
@@ -84,7 +90,11 @@ uint64_t load_transient(const struct load *l);
 /* Opens the container, finds the tensors, chooses the geometry, hashes. What container.h says, BAD_GEOMETRY
  * also where the tensors have different H, CANCELLED. */
 int load_identify(struct load *l, struct err *err);
-/* Fills `image`. FILE_CHANGED where the bytes packed are not those that were hashed; CANCELLED; NO_MEMORY. */
+/* The files are not what was known of them: forgets that, and makes the load as new, for load_identify, which
+ * reads them whole. */
+void load_doubt(struct load *l);
+/* Fills `image`. FILE_CHANGED where the bytes packed are not those that were hashed (unless they were,
+ * load_doubt helps); CANCELLED; NO_MEMORY. */
 int load_fill(struct load *l, struct err *err);
 /* Whether a resident image of the same name is of the weights in this file: the sample. False with why. */
 bool load_agrees(struct load *l, const struct image *image, struct refusal *why);

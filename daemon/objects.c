@@ -62,6 +62,7 @@ uint64_t object_bytes(const struct object *o)
 }
 
 static void on_timer(uv_timer_t *timer);
+static void identify(struct fetch *j);
 
 /* Decides again soon, from the loop: whoever calls may be in the middle of something. */
 static void step_soon(struct server *s)
@@ -194,6 +195,15 @@ static void doubt(struct object *o, const struct refusal *why)
 	residency_remove(&o->resident);
 }
 
+/* From the start, and the files are read whole. */
+static void identify_again(struct fetch *j)
+{
+	log_line("object", 0, "%s: is not as it was when it was hashed, whatever its times say: read again",
+		 j->load->request.label);
+	load_doubt(j->load);
+	identify(j);
+}
+
 /* The end of a fetch whose object is there. */
 static void fetch_done(struct fetch *j)
 {
@@ -204,17 +214,22 @@ static void fetch_done(struct fetch *j)
 	struct refusal why;
 
 	if (attached && !load_agrees(l, &o->target.image, &why)) {
-		if (!o->damaged)
+		/* Of files that were only known, the object need not be what is wrong. */
+		bool hashed = l->hashed;
+		if (hashed && !o->damaged)
 			doubt(o, &why);
 		object_release(o);
-		ask(j);
+		if (hashed)
+			ask(j);
+		else
+			identify_again(j);
 		return;
 	}
 	j->load = NULL;
 	fetch_free(j);
 	if (h) {
 		snprintf(h->note, sizeof h->note, "%s", l->parts[0].matrix.note);
-		h->opened = (struct opened){.gathered = atomic_load(&l->gathered)};
+		h->opened = (struct opened){.gathered = atomic_load(&l->gathered), .hashed = l->hashed};
 		if (!attached) {
 			h->opened.from_store = l->from_store;
 			h->opened.packed = l->packed;
@@ -285,7 +300,10 @@ static void on_loaded(uv_work_t *work, int status)
 			ask(other);
 		}
 		object_free(o);
-		fetch_fail(j);
+		if (j->result == NPU_E_FILE_CHANGED && !j->load->hashed && j->handle)
+			identify_again(j);
+		else
+			fetch_fail(j);
 	}
 	step_soon(s);
 }
@@ -499,6 +517,13 @@ static void on_identified(uv_work_t *work, int status)
 	step(j->server);
 }
 
+static void identify(struct fetch *j)
+{
+	j->state = FETCH_IDENTIFYING;
+	j->object = NULL;
+	uv_queue_work(&j->server->loop, &j->work, identifying, on_identified);
+}
+
 int fetch_begin(struct fetch **out, struct server *server, struct load *load, struct handle *h)
 {
 	struct fetch *j = calloc(1, sizeof *j);
@@ -513,7 +538,7 @@ int fetch_begin(struct fetch **out, struct server *server, struct load *load, st
 	link_init(&j->in_waiting);
 	link_init(&j->claim.in_claims);
 	server->loads++;
-	uv_queue_work(&server->loop, &j->work, identifying, on_identified);
+	identify(j);
 	*out = j;
 	return 0;
 }
@@ -543,17 +568,29 @@ void fetch_leave(struct fetch *j)
 	}
 }
 
+static int64_t keep_ms(const struct server *s)
+{
+	return s->config.keep == CONFIG_FOR_EVER ? -1 : (int64_t)s->config.keep * 1000;
+}
+
+void objects_limit(struct server *server)
+{
+	server->residency.keep = keep_ms(server);
+	step_soon(server);
+}
+
 void objects_init(struct server *server)
 {
-	int64_t keep = server->config.keep == CONFIG_FOR_EVER ? -1 : (int64_t)server->config.keep * 1000;
-	residency_init(&server->residency, keep);
+	residency_init(&server->residency, keep_ms(server));
 	link_init(&server->attaching);
+	known_init(&server->known);
 	uv_timer_init(&server->loop, &server->residency_timer);
 	server->residency_timer.data = server;
 }
 
 void objects_fini(struct server *server)
 {
+	known_fini(&server->known);
 	link_each(at, &server->residency.objects)
 		object_free(link_of(link_of(at, struct resident, in_objects), struct object, resident));
 }

@@ -60,6 +60,8 @@ struct claim object_claim(const struct load *l);
 uint64_t objects_budget(const struct server *server);
 
 void objects_init(struct server *server);
+/* [resident] was read again. */
+void objects_limit(struct server *server);
 /* Forgets what nobody uses; all handles must be closed and all passes ended. */
 void objects_fini(struct server *server);
 

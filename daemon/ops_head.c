@@ -117,6 +117,7 @@ void head_answer_wait(struct request *r)
 		a.refused = h->opened.refused;
 		a.refusals = PROTO_STR(h->opened.refusals);
 		a.gathered_columns = h->opened.gathered;
+		a.hashed = h->opened.hashed;
 		a.written = h->opened.packed ? o->written : 0;
 		a.writing = h->opened.packed ? o->writing : 0;
 		a.nonfinite = o->nonfinite;

@@ -100,6 +100,8 @@ int plan_begin(struct request *r, const struct file *file, struct load_request *
 		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory", want->label);
 	}
 	p->load->placement.accelerator = &s->accelerator;
+	p->load->known = &s->known;
+	p->load->reader = r->session->peer.uid;
 	(void)take(&tensor);
 	p->server = s;
 	p->request = r;

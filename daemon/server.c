@@ -120,6 +120,7 @@ int server_reload(struct server *s, struct err *err)
 	listener_limit(&s->listener, (unsigned)s->config.connections, (unsigned)s->config.user_connections,
 		       (unsigned)s->config.in_flight_all);
 	tickets_limit(&s->tickets);
+	objects_limit(s);
 	place_give_to_group(s);
 	events_tell(s, NULL, EVENT_RELOAD, 0, "the configuration was read again%s%s",
 		    kept[0] ? "; what changes at a restart only: " : "", kept);

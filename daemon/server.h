@@ -13,6 +13,7 @@
 #include "filing.h"
 #include "hash.h"
 #include "kernels.h"
+#include "known.h"
 #include "listen.h"
 #include "place.h"
 #include "residency.h"
@@ -34,6 +35,7 @@ struct server {
 	unsigned threads;     /* of a pass, and of a load */
 	uint64_t fingerprint; /* of the packer */
 	struct filing filing;
+	struct known known; /* files that need not be hashed again */
 	struct listener listener;
 	struct accelerator accelerator;
 	struct executor executor;

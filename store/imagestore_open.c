@@ -4,6 +4,7 @@
  */
 #include "imagestore_impl.h"
 #include "directory.h"
+#include "filesystem.h"
 #include "own.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -29,26 +30,16 @@
 #define LOCK_PAUSE_US 10000
 
 /* Memory maps over a network are not coherent and locks there do not hold. */
-static const struct {
-	unsigned long magic;
-	const char *name;
-} remote[] = {
-	{0x6969, "NFS"},      {0xff534d42, "CIFS"},   {0xfe534d42, "SMB"},  {0x517b, "SMB"},
-	{0x65735546, "FUSE"}, {0x01021997, "9P"},     {0x00c36400, "Ceph"}, {0x5346414f, "AFS"},
-	{0x47504653, "GPFS"}, {0x0bd00bd0, "Lustre"},
-};
-
 static int check_local(const char *path, struct err *err)
 {
 	struct statfs fs;
 	if (statfs(path, &fs) < 0)
 		return err_sys(err, errno, "%s: asking for the file system", path);
-	for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
-		if ((unsigned long)fs.f_type == remote[i].magic)
-			return err_set(
-				err, NPU_E_IO,
-				"%s: is on %s; an image store needs a local file system: set [store] path",
-				path, remote[i].name);
+	const char *remote = filesystem_remote((unsigned long)fs.f_type);
+	if (remote)
+		return err_set(err, NPU_E_IO,
+			       "%s: is on %s; an image store needs a local file system: set [store] path",
+			       path, remote);
 	return 0;
 }
 
