@@ -420,6 +420,7 @@ static void add_run(struct npu_run_info *info, const struct rep_head_run *p)
 	call_copy(info->kernel, sizeof info->kernel, p->kernel);
 	call_copy(info->why, sizeof info->why, p->why);
 	info->verified = p->verified;
+	info->launch_rows = p->launch_rows;
 }
 
 /* Rows through a head, in as many requests as they take: either `logits`, or `ids` and `values`, k of them a

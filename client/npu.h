@@ -152,8 +152,9 @@ struct npu_run_info {
 	char kernel[16];    /* "ref" */
 	double queue_seconds, compute_seconds, cpu_seconds;
 	uint64_t rows_in_pass;
-	char why[129]; /* why on that path */
-	bool verified; /* another path gave the same bits */
+	char why[129];	      /* why on that path */
+	bool verified;	      /* another path gave the same bits */
+	uint64_t launch_rows; /* rows that a launch computes, however few it is given; 0: on the host */
 };
 
 /*

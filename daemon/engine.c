@@ -325,12 +325,14 @@ int engine_run(struct engine *e, struct target *t, const struct pass *pass, enum
 	snprintf(report->why, sizeof report->why, "%s", choice.why);
 	if (choice.path == PATH_DEVICE) {
 		failed = device_run(e, t, pass);
-		if (!failed)
+		if (!failed) {
 			path_measured(&t->costs.device[size], now() - begun);
-		else if (asked == PATH_DEVICE)
+			report->launch_rows = weights_rows(t->device[0]);
+		} else if (asked == PATH_DEVICE) {
 			return err_set(err, NPU_E_NO_PATH, "path=device cannot be had: %s", failed);
-		else
+		} else {
 			snprintf(report->why, sizeof report->why, "%s", failed);
+		}
 	}
 	if (choice.path == PATH_HOST || failed) {
 		begun = now();

@@ -43,7 +43,8 @@ struct engine_report {
 	enum path path;	    /* HOST or DEVICE: the one whose results these are */
 	const char *kernel; /* static */
 	char why[128];
-	bool fallback; /* the device could have run it, were it well and free */
+	uint32_t launch_rows; /* that a launch computes, however few it is given; 0: on the host */
+	bool fallback;	      /* the device could have run it, were it well and free */
 };
 
 /*

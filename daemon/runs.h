@@ -28,6 +28,7 @@ int run_on(struct request *r, struct handle *h, const struct run_ask *q, struct 
 	.nonfinite = (r)->run.nonfinite, .path = PROTO_STR(path_name((r)->run.report.path)),  \
 	.why = PROTO_STR((r)->run.report.why), .verified = (r)->run.verify,                   \
 	.kernel = PROTO_STR((r)->run.report.kernel), .rows_in_pass = (r)->run.rows_in_pass,   \
+	.launch_rows = (r)->run.report.launch_rows,                                           \
 	.hash = PROTO_STR(hash_hex(digest, (r)->object->resident.identity.hash)),             \
 	.queue_seconds = (r)->run.queue_seconds, .compute_seconds = (r)->run.compute_seconds, \
 	.cpu_seconds = (r)->run.cpu_seconds
