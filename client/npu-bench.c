@@ -14,21 +14,36 @@
 
 static const char help[] =
 	"usage: npu-bench clients MODEL [options]\n"
-	"Measures how many rows of MODEL's head a second several clients get together, and how long each "
+	"       npu-bench compare MODEL --a SETTINGS --b SETTINGS [options]\n"
+	"clients: how many rows of MODEL's head a second several clients get together, and how long each "
 	"waits.\n"
+	"compare: the same rows under two settings, by turns: how much longer b takes than a, and whether "
+	"every "
+	"bit of every answer is the same.\n"
 	"\n"
-	"  -c, --clients LIST    numbers of clients, each a process (1,2,4,8,16)\n"
-	"  -t, --seconds S       how long each number is measured (5)\n"
-	"  -w, --want WHAT       argmax (the default) or logits\n"
+	"  -t, --seconds S       how long each number is measured (clients: 5, compare: 0.5)\n"
 	"  -n, --tensor NAME     this tensor, not the model's head\n"
-	"      --separate        without the daemon: every process has its own weights and its own pass\n"
-	"      --threads N       threads of each separate process (1)\n"
 	"  -s, --socket PATH     the daemon's socket\n"
 	"      --json            for programs\n"
 	"      --no-headers      no headings in the table\n"
 	"  -h, --help; -V, --version\n"
 	"\n"
-	"example: npu-bench clients model.gguf --clients 1,16 --seconds 10\n";
+	"of clients:\n"
+	"  -c, --clients LIST    numbers of clients, each a process (1,2,4,8,16)\n"
+	"  -w, --want WHAT       argmax (the default) or logits\n"
+	"      --separate        without the daemon: every process has its own weights and its own pass\n"
+	"      --threads N       threads of each separate process (1)\n"
+	"\n"
+	"of compare:\n"
+	"  -a, --a SETTINGS      path=auto|host|device|alternate, threads=N, store=on|off, batch=N, "
+	"socket=PATH, with\n"
+	"  -b, --b SETTINGS      commas between; for threads, store and batch a daemon is started\n"
+	"      --rounds N        a then b, b then a, and so on (3)\n"
+	"      --tolerance P     percent by which times may differ; without it they are only told\n"
+	"      --one-sided       b may be quicker by any amount\n"
+	"\n"
+	"example: npu-bench clients model.gguf --clients 1,16 --seconds 10\n"
+	"         npu-bench compare model.gguf --a path=host --b path=device --tolerance 10 --one-sided\n";
 
 double bench_load(void)
 {
@@ -56,34 +71,46 @@ json_t *bench_conditions(const char *socket, double load, int *status)
 	return about;
 }
 
-static bool seconds_of(const char *text, double *out)
+static bool number_of(const char *text, double least, double most, double *out)
 {
 	char *end;
 	*out = strtod(text, &end);
-	return end != text && !*end && *out >= 0.1 && *out <= 86400;
+	return end != text && !*end && *out >= least && *out <= most;
 }
 
 int main(int argc, char **argv)
 {
-	enum { SEPARATE = 256, THREADS, JSON, NO_HEADERS };
-	static const struct option longs[] = {
-		{"clients", required_argument, NULL, 'c'},     {"seconds", required_argument, NULL, 't'},
-		{"want", required_argument, NULL, 'w'},	       {"tensor", required_argument, NULL, 'n'},
-		{"separate", no_argument, NULL, SEPARATE},     {"threads", required_argument, NULL, THREADS},
-		{"socket", required_argument, NULL, 's'},      {"json", no_argument, NULL, JSON},
-		{"no-headers", no_argument, NULL, NO_HEADERS}, {"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},	       {}};
-	struct bench_options o = {.clients = "1,2,4,8,16", .seconds = 5, .headers = true, .threads = 1};
+	enum { SEPARATE = 256, THREADS, JSON, NO_HEADERS, ROUNDS, TOLERANCE, ONE_SIDED };
+	static const struct option longs[] = {{"clients", required_argument, NULL, 'c'},
+					      {"seconds", required_argument, NULL, 't'},
+					      {"want", required_argument, NULL, 'w'},
+					      {"tensor", required_argument, NULL, 'n'},
+					      {"separate", no_argument, NULL, SEPARATE},
+					      {"threads", required_argument, NULL, THREADS},
+					      {"socket", required_argument, NULL, 's'},
+					      {"json", no_argument, NULL, JSON},
+					      {"no-headers", no_argument, NULL, NO_HEADERS},
+					      {"help", no_argument, NULL, 'h'},
+					      {"version", no_argument, NULL, 'V'},
+					      {"a", required_argument, NULL, 'a'},
+					      {"b", required_argument, NULL, 'b'},
+					      {"rounds", required_argument, NULL, ROUNDS},
+					      {"tolerance", required_argument, NULL, TOLERANCE},
+					      {"one-sided", no_argument, NULL, ONE_SIDED},
+					      {}};
+	struct bench_options o = {
+		.clients = "1,2,4,8,16", .headers = true, .threads = 1, .rounds = 3, .tolerance = -1};
+	double number;
 	int at;
 
 	exit_begin("npu-bench");
-	while ((at = getopt_long(argc, argv, "c:t:w:n:s:hV", longs, NULL)) != -1)
+	while ((at = getopt_long(argc, argv, "c:t:w:n:s:a:b:hV", longs, NULL)) != -1)
 		switch (at) {
 		case 'c':
 			o.clients = optarg;
 			break;
 		case 't':
-			if (!seconds_of(optarg, &o.seconds))
+			if (!number_of(optarg, 0.1, 86400, &o.seconds))
 				return exit_usage("--seconds %s: give seconds between 0.1 and 86400", optarg);
 			break;
 		case 'w':
@@ -105,6 +132,26 @@ int main(int argc, char **argv)
 			if (o.threads < 1 || o.threads > 16)
 				return exit_usage("--threads %s: give a number between 1 and 16", optarg);
 			break;
+		case 'a':
+			o.a = optarg;
+			break;
+		case 'b':
+			o.b = optarg;
+			break;
+		case ROUNDS:
+			if (!number_of(optarg, 1, 1000, &number) || number != (uint32_t)number)
+				return exit_usage("--rounds %s: give a whole number between 1 and 1000",
+						  optarg);
+			o.rounds = (uint32_t)number;
+			break;
+		case TOLERANCE:
+			if (!number_of(optarg, 0, 1000000, &o.tolerance))
+				return exit_usage("--tolerance %s: give percent, 0 or more, such as 5",
+						  optarg);
+			break;
+		case ONE_SIDED:
+			o.one_sided = true;
+			break;
 		case JSON:
 			o.json = true;
 			break;
@@ -122,11 +169,17 @@ int main(int argc, char **argv)
 			return EX_USAGE;
 		}
 	if (optind == argc)
-		return exit_usage("no command was given; 'clients' is one");
-	if (strcmp(argv[optind], "clients") != 0)
-		return exit_usage("%s: there is no such command; 'clients' is one", argv[optind]);
+		return exit_usage("no command was given; 'clients' and 'compare' are two");
+	bool compare = strcmp(argv[optind], "compare") == 0;
+	if (!compare && strcmp(argv[optind], "clients") != 0)
+		return exit_usage("%s: there is no such command; 'clients' and 'compare' are two",
+				  argv[optind]);
 	if (argc - optind != 2)
-		return exit_usage("clients: give one MODEL");
+		return exit_usage("%s: give one MODEL", argv[optind]);
+	if (o.one_sided && o.tolerance < 0)
+		return exit_usage("--one-sided says how --tolerance is meant: give that too");
 	o.model = argv[optind + 1];
-	return exit_flush(bench_clients(&o));
+	if (o.seconds == 0)
+		o.seconds = compare ? 0.5 : 5;
+	return exit_flush(compare ? bench_compare(&o) : bench_clients(&o));
 }

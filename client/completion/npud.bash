@@ -20,6 +20,7 @@ _npud_value() { # OPTION PROGRAM HELP
 	npu-head:--path:*) words="auto host device alternate" ;;
 	npu-head:--q8:*) words="a b auto" ;;
 	npu-head:*:LAYOUT) words="blocked row-major" ;;
+	npu-bench:*:SETTINGS) words="path=auto path=host path=device path=alternate threads= batch= store=on store=off socket=" ;;
 	npu-hold:*:CLASS) words="realtime interactive normal batch" ;;
 	*:FILE | *:PATH | *:DIR) compopt -o default ;;
 	esac

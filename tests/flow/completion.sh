@@ -35,6 +35,9 @@ completes "npu-head run --lay" --layout
 completes "npu-head run --layout " blocked row-major
 completes "npu-head run --q8 " auto
 completes "npu-head run --path " host alternate
+completes "npu-bench " clients compare
+completes "npu-bench compare model --a " path=device store=off
+completes "npu-bench compare --ro" --rounds
 completes "npu-hold --cl" --class
 completes "npu-hold --class " batch
 completes "npu-hold -- slee" sleep
