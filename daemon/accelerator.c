@@ -124,6 +124,7 @@ static void on_wake(uv_async_t *wake)
 	if (lost)
 		events_tell(a->server, NULL, EVENT_DEVICE, 0,
 			    "%u more things happened to the device; npuctl device shows how it is", lost);
+	tickets_turn(&a->server->tickets); /* they are granted, or not, by how it is */
 }
 
 /* The table behind a kind; NULL with `absent` said. */
@@ -254,4 +255,19 @@ void accelerator_status(const struct accelerator *a, struct runner_status *out)
 		runner_status(a->runner, out);
 	else
 		snprintf(out->reason, sizeof out->reason, "%s", a->absent);
+}
+
+bool accelerator_failed(struct accelerator *a)
+{
+	struct runner_status s;
+
+	accelerator_status(a, &s);
+	if (s.health == HEALTH_FAILED && !a->failed) {
+		a->failed = true;
+		a->contexts_refused = s.contexts_refused;
+	} else if (s.health != HEALTH_FAILED) {
+		a->failed =
+			a->failed && s.health == HEALTH_DEGRADED && s.contexts_refused == a->contexts_refused;
+	}
+	return a->failed;
 }

@@ -22,6 +22,8 @@ struct accelerator {
 	struct runner *runner; /* NULL: none, and `absent` says why */
 	char absent[512];
 	int lock_fd;
+	bool failed;		   /* and not well since */
+	uint64_t contexts_refused; /* when it was seen to have failed */
 
 	uv_async_t wake;
 	uv_mutex_t lock; /* over what follows: what the runner's threads have to tell */
@@ -49,5 +51,11 @@ const struct design *accelerator_design(const struct accelerator *a, uint32_t nv
 
 /* As runner_status; of a device that is absent health, reason and nothing else. */
 void accelerator_status(const struct accelerator *a, struct runner_status *out);
+
+/*
+ * Whether it has failed and was not well since: one that is tried again and fails again is no device in
+ * between. One whose driver has no context to give has not failed.
+ */
+bool accelerator_failed(struct accelerator *a);
 
 #endif

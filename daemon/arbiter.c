@@ -1,4 +1,4 @@
-#include "arbiter.h"
+#include "queue.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,56 +59,6 @@ struct ticket *arbiter_find(struct arbiter *a, uint64_t id)
 	return NULL;
 }
 
-enum ticket_class arbiter_class(const struct arbiter *a, uint64_t now, const struct ticket *t)
-{
-	uint64_t risen = now > t->is.aged_ms ? (now - t->is.aged_ms) / a->limits.aging_ms : 0;
-	if (t->is.overtaken >= a->limits.overtakes || risen >= (uint64_t)(TICKET_REALTIME - t->is.class))
-		return TICKET_REALTIME;
-	return t->is.class + (enum ticket_class)risen;
-}
-
-static bool is_before(const struct arbiter *a, uint64_t now, const struct ticket *x, const struct ticket *y)
-{
-	enum ticket_class cx = arbiter_class(a, now, x), cy = arbiter_class(a, now, y);
-	return cx != cy ? cx > cy : x->is.seq < y->is.seq;
-}
-
-unsigned arbiter_place(const struct arbiter *a, uint64_t now, const struct ticket *t)
-{
-	unsigned place = 1;
-	if (t->is.state != TICKET_QUEUED)
-		return 0;
-	link_each(at, &a->tickets)
-	{
-		const struct ticket *other = link_of(at, struct ticket, in_tickets);
-		place += other->is.state == TICKET_QUEUED && other != t && is_before(a, now, other, t);
-	}
-	return place;
-}
-
-static unsigned queue_length(const struct arbiter *a)
-{
-	unsigned n = 0;
-	link_each(at, &a->tickets) n += link_of(at, struct ticket, in_tickets)->is.state == TICKET_QUEUED;
-	return n;
-}
-
-uint64_t arbiter_bound(const struct arbiter *a, uint64_t now, const struct ticket *t)
-{
-	const struct arbiter_limits *l = &a->limits;
-	/* Those that hold now end, and then one lease after the other of all that may still come before. */
-	uint64_t leases = 1;
-
-	link_each(at, &a->tickets)
-	{
-		const struct ticket *other = link_of(at, struct ticket, in_tickets);
-		leases += other->is.state == TICKET_QUEUED && other->is.seq < t->is.seq;
-	}
-	if (arbiter_class(a, now, t) < TICKET_REALTIME)
-		leases += l->overtakes - t->is.overtaken;
-	return leases * (l->pause_ms + l->offer_ms + l->max_ms + l->grace_ms + l->kill_ms);
-}
-
 struct ticket *arbiter_holder(const struct arbiter *a)
 {
 	struct ticket *best = NULL;
@@ -134,6 +84,7 @@ static int refuse(const struct arbiter *a, uint64_t now, struct err *err, int co
 	if (!h)
 		return err_set(err, code, "%s: %s, %u waiting; %s", what,
 			       a->draining ? "nothing is granted while the daemon drains"
+			       : a->failed ? "the device has failed, npuctl status says why and what to do"
 					   : "nobody holds the NPU",
 			       waiting, advice);
 	err_set(err, code, "%s: ticket %llu of uid %u%s%s (pid %u%s%s) holds the NPU %s %s%s, %u waiting; %s",
@@ -163,18 +114,10 @@ static bool can_hold(const struct arbiter *a, const struct ticket *t)
 	return shared < a->limits.shared_slots;
 }
 
-/* The one that is next. One that wants to be alone and is not holds up nobody. */
-static struct ticket *first(const struct arbiter *a, uint64_t now, bool foreign)
+/* The one to be granted next; NULL: none, or nothing is granted at all. */
+static struct ticket *next_of(const struct arbiter *a, uint64_t now, bool foreign)
 {
-	struct ticket *best = NULL;
-	link_each(at, &a->tickets)
-	{
-		struct ticket *t = link_of(at, struct ticket, in_tickets);
-		if (t->is.state == TICKET_QUEUED && !(t->is.alone && foreign) &&
-		    (!best || is_before(a, now, t, best)))
-			best = t;
-	}
-	return best;
+	return a->draining || a->failed ? NULL : queue_first(a, now, foreign);
 }
 
 static int check_wish(const struct arbiter *a, uint64_t now, const struct ticket_wish *w, struct err *err)
@@ -260,7 +203,7 @@ int arbiter_request(struct arbiter *a, uint64_t now, const struct ticket_wish *w
 			t->is.expires_ms = p->expires_ms;
 	}
 	link_append(&a->tickets, &t->in_tickets);
-	if (w->now && !w->parent && (a->draining || first(a, now, a->foreign) != t || !can_hold(a, t))) {
+	if (w->now && !w->parent && (next_of(a, now, a->foreign) != t || !can_hold(a, t))) {
 		link_remove(&t->in_tickets);
 		free(t);
 		return refuse(a, now, err, NPU_E_HELD,
@@ -437,45 +380,6 @@ void arbiter_tree_empty(struct arbiter *a, uint64_t now, struct ticket *t)
 		end(t, now, TICKET_LOST, NULL);
 }
 
-int arbiter_move(struct arbiter *a, uint64_t now, struct ticket *t, uint64_t place, struct err *err)
-{
-	struct ticket *before = NULL, *last = NULL;
-
-	if (t->is.state != TICKET_QUEUED)
-		return err_set(err, NPU_E_BAD_VALUE, "ticket %llu is %s; only one that waits can be moved",
-			       (unsigned long long)t->is.id, ticket_state_name(t->is.state));
-	if (place == 0)
-		return err_set(err, NPU_E_BAD_VALUE, "the first place in the queue is 1");
-	link_each(at, &a->tickets)
-	{
-		struct ticket *other = link_of(at, struct ticket, in_tickets);
-		if (other->is.state != TICKET_QUEUED || other == t)
-			continue;
-		uint64_t its = arbiter_place(a, now, other) - (is_before(a, now, t, other) ? 1u : 0u);
-		if (its == place)
-			before = other;
-		if (!last || is_before(a, now, last, other))
-			last = other;
-	}
-	const struct ticket *like = before ? before : last;
-	if (!like)
-		return 0;
-	/* It slips in by order of arrival and is from now on of the class of the one it stands beside. */
-	uint64_t seq = before ? before->is.seq : last->is.seq + 1;
-	t->is.class = like->is.class;
-	t->is.aged_ms = like->is.aged_ms;
-	t->is.overtaken = like->is.overtaken;
-	link_each(at, &a->tickets)
-	{
-		struct ticket *other = link_of(at, struct ticket, in_tickets);
-		if (other != t && other->is.seq >= seq)
-			other->is.seq++;
-	}
-	t->is.seq = seq;
-	a->next_seq++;
-	return 0;
-}
-
 static bool leave(struct arbiter *a, struct ticket *t)
 {
 	link_remove(&t->in_tickets);
@@ -604,25 +508,13 @@ static struct ticket *must_yield(const struct arbiter *a, const struct ticket *w
 	return waits->is.mode == TICKET_EXCLUSIVE || endless >= a->limits.shared_slots ? oldest : NULL;
 }
 
-static struct ticket *first_exclusive(const struct arbiter *a)
-{
-	link_each(at, &a->tickets)
-	{
-		struct ticket *t = link_of(at, struct ticket, in_tickets);
-		if (t->is.state == TICKET_QUEUED && t->is.mode == TICKET_EXCLUSIVE &&
-		    !(t->is.alone && a->foreign))
-			return t;
-	}
-	return NULL;
-}
-
 bool arbiter_wants_quiet(const struct arbiter *a, uint64_t now)
 {
 	const struct ticket *holder = arbiter_holder(a);
 	if (holder && holder->is.mode == TICKET_EXCLUSIVE)
 		return true;
 	/* Who is foreign may be just the server that is to be paused. */
-	const struct ticket *next = a->draining ? NULL : first(a, now, false);
+	const struct ticket *next = next_of(a, now, false);
 	return next && !next->absent && next->is.mode == TICKET_EXCLUSIVE && can_hold(a, next);
 }
 
@@ -634,7 +526,7 @@ bool arbiter_decide(struct arbiter *a, uint64_t now, struct decision *d)
 		if (step(a, now, d->ticket, &d->kind))
 			return true;
 	}
-	struct ticket *next = a->draining ? NULL : first(a, now, a->foreign);
+	struct ticket *next = next_of(a, now, a->foreign);
 	if (!next || next->absent)
 		return false;
 	if (can_hold(a, next)) {
@@ -652,7 +544,7 @@ bool arbiter_decide(struct arbiter *a, uint64_t now, struct decision *d)
 		*d = (struct decision){DECIDE_OFFER, next};
 		return true;
 	}
-	const struct ticket *exclusive = first_exclusive(a);
+	const struct ticket *exclusive = queue_first_exclusive(a);
 	struct ticket *yields = must_yield(a, exclusive ? exclusive : next);
 	if (!yields)
 		return false;

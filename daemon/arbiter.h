@@ -3,10 +3,8 @@
  * in as an argument (milliseconds of CLOCK_BOOTTIME), what happened comes in as calls, and what to do about
  * it comes out of arbiter_decide. The caller owns the loop; one thread.
  *
- * Tickets are granted by class, then in order of arrival. A queued one rises a class every `aging_ms`, and
- * counts as of the highest class once `overtakes` later ones were granted before it: then only those that
- * came earlier can still be before it, so that every wait has a bound (arbiter_bound). Only the first of the
- * queue is ever granted: shared ones wait behind an exclusive one that waits for shared ones to end.
+ * Only the first of the queue (queue.h) is ever granted: shared ones wait behind an exclusive one that waits
+ * for shared ones to end.
  */
 #ifndef NPUD_ARBITER_H
 #define NPUD_ARBITER_H
@@ -39,7 +37,8 @@ struct arbiter {
 	struct link ended;   /* the last ones, for those who ask */
 	unsigned count, ended_count;
 	uint64_t next_id, next_number, next_seq;
-	bool draining; /* no new grants */
+	bool draining; /* no new grants: an administrator's wish, or the daemon ends */
+	bool failed;   /* no new grants either: there is a device and it has failed */
 	bool occupied; /* servers are to be paused before an exclusive ticket is granted */
 	bool foreign;  /* a program that does not know us uses the device */
 };
@@ -104,9 +103,6 @@ void arbiter_tree_empty(struct arbiter *a, uint64_t now, struct ticket *t);
 /* Work under the ticket, checked on every use: TICKET_OVER unless it is granted with this very number. */
 int arbiter_use(struct arbiter *a, uint64_t now, struct ticket *t, uint64_t number, struct err *err);
 
-/* Moves a queued one to `place` (1: first); it takes on the class of those there. BAD_VALUE. */
-int arbiter_move(struct arbiter *a, uint64_t now, struct ticket *t, uint64_t place, struct err *err);
-
 /* Whether an exclusive ticket holds, or would next if nobody were in its way but servers that can be paused.
  */
 bool arbiter_wants_quiet(const struct arbiter *a, uint64_t now);
@@ -124,15 +120,6 @@ void arbiter_forget(struct arbiter *a, struct ticket *t);
 bool ticket_over(const struct ticket *t);
 /* Offered, granted or expiring, and not by joining another. */
 bool ticket_holds(const struct ticket *t);
-/* The class it counts as at this time. */
-enum ticket_class arbiter_class(const struct arbiter *a, uint64_t now, const struct ticket *t);
-/* 1: next; 0: it does not wait. */
-unsigned arbiter_place(const struct arbiter *a, uint64_t now, const struct ticket *t);
-/*
- * The longest a queued ticket can still wait, in ms: whatever classes come, for as long as trees end when
- * they are killed, nobody drains or moves, and no stranger is there for one that wants to be alone.
- */
-uint64_t arbiter_bound(const struct arbiter *a, uint64_t now, const struct ticket *t);
 /* The holder to name first: the exclusive one, else the shared one that ends last; NULL: nobody. */
 struct ticket *arbiter_holder(const struct arbiter *a);
 

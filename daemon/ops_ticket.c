@@ -1,6 +1,7 @@
 /* Handlers of tickets: a few lines each, the arbiter and tickets.c do the work. */
 #include "npulock.h"
 #include "own.h"
+#include "queue.h"
 #include "request.h"
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static struct row_ticket row_of(struct tickets *ts, const struct ticket *t, char
 		.mode = PROTO_STR(ticket_mode_name(r->mode)),
 		.class = PROTO_STR(ticket_class_name(r->class)),
 		.class_now =
-			PROTO_STR(ticket_class_name(queued ? arbiter_class(&ts->arbiter, now, t) : r->class)),
+			PROTO_STR(ticket_class_name(queued ? queue_class(&ts->arbiter, now, t) : r->class)),
 		.uid = r->uid,
 		.pid = r->pid,
 		.label = PROTO_STR(r->label),
@@ -51,9 +52,9 @@ static struct row_ticket row_of(struct tickets *ts, const struct ticket *t, char
 		.alone = r->alone,
 		.endless = r->duration_ms == 0,
 		.joined = r->parent,
-		.place = arbiter_place(&ts->arbiter, now, t),
+		.place = queue_place(&ts->arbiter, now, t),
 		.waited_ms = since(r->granted_ms ? r->granted_ms : then, r->requested_ms),
-		.bound_ms = queued ? arbiter_bound(&ts->arbiter, now, t) : 0,
+		.bound_ms = queued ? queue_bound(&ts->arbiter, now, t) : 0,
 		.duration_ms = r->duration_ms,
 		.grace_ms = r->grace_ms,
 		.held_ms = r->granted_ms ? since(then, r->granted_ms) : 0,
@@ -353,7 +354,7 @@ int on_ticket_move(struct request *r, const struct req_ticket_move *q, struct re
 	(void)a;
 	if (!t)
 		return err->code;
-	int result = arbiter_move(&ts->arbiter, server_now(), t, q->place, err);
+	int result = queue_move(&ts->arbiter, server_now(), t, q->place, err);
 	if (result)
 		return result;
 	events_tell(r->server, r->session, EVENT_MOVED, t->is.id, "to place %llu by uid %u",
@@ -365,10 +366,10 @@ int on_ticket_move(struct request *r, const struct req_ticket_move *q, struct re
 /* Whether `x` holds, or waits before `t` does. */
 static bool stands_before(struct tickets *ts, uint64_t now, const struct ticket *x, const struct ticket *t)
 {
-	unsigned place = arbiter_place(&ts->arbiter, now, t);
+	unsigned place = queue_place(&ts->arbiter, now, t);
 	return x != t && place &&
 	       (ticket_holds(x) ||
-		(x->is.state == TICKET_QUEUED && arbiter_place(&ts->arbiter, now, x) < place));
+		(x->is.state == TICKET_QUEUED && queue_place(&ts->arbiter, now, x) < place));
 }
 
 int on_ticket_why(struct request *r, const struct req_ticket_why *q, struct rep_ticket_why *a,
@@ -384,12 +385,12 @@ int on_ticket_why(struct request *r, const struct req_ticket_why *q, struct rep_
 	if (!t)
 		return err->code;
 	/* Holders first, which have no place, then the queue in its order. */
-	for (unsigned place = 0; place <= arbiter_place(&ts->arbiter, now, t); place++)
+	for (unsigned place = 0; place <= queue_place(&ts->arbiter, now, t); place++)
 		link_each(at, &ts->arbiter.tickets)
 		{
 			const struct ticket *x = link_of(at, struct ticket, in_tickets);
 			if (n < 32 && stands_before(ts, now, x, t) &&
-			    arbiter_place(&ts->arbiter, now, x) == place) {
+			    queue_place(&ts->arbiter, now, x) == place) {
 				before[n] = row_of(ts, x, whys[n]);
 				n++;
 			}

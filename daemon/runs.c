@@ -85,8 +85,8 @@ int run_on(struct request *r, struct handle *h, const struct run_ask *q, struct 
 	run->x = (const void *)q->x.data;
 	run->want = q->want;
 	run->k = (uint32_t)q->k;
-	run->waiting =
-		(struct batch_run){.key = key_of(h->object, run), .rows = (uint32_t)q->rows, .weight = 1};
+	run->waiting = (struct batch_run){
+		.key = key_of(h->object, run), .rows = (uint32_t)q->rows, .weight = place.weight};
 	r->object = h->object;
 	object_hold(r->object);
 	r->state = REQUEST_RUNNING;

@@ -3,6 +3,7 @@
 #include "log.h"
 #include "own.h"
 #include "process.h"
+#include "queue.h"
 #include "request.h"
 #include "server.h"
 #include "tree.h"
@@ -159,10 +160,17 @@ static const char *whose(const struct ticket *t, char *to, size_t room)
 	return to;
 }
 
+static const char *reason_of(const struct accelerator *a, struct runner_status *s)
+{
+	accelerator_status(a, s);
+	return s->reason;
+}
+
 const char *tickets_why(struct tickets *ts, const struct ticket *t, char *to, size_t room)
 {
 	const struct ticket *holder = arbiter_holder(&ts->arbiter);
 	uint64_t now = server_now();
+	struct runner_status device;
 	char who[300], time[32];
 
 	if (ticket_over(t))
@@ -184,6 +192,9 @@ const char *tickets_why(struct tickets *ts, const struct ticket *t, char *to, si
 	else if (ts->arbiter.draining)
 		snprintf(to, room,
 			 "an administrator drains the daemon: nothing is granted until npuctl resume");
+	else if (ts->arbiter.failed)
+		snprintf(to, room, "the device has failed, and nothing is granted until it is well: %s",
+			 reason_of(&ts->server->accelerator, &device));
 	else if (t->is.alone && ts->arbiter.foreign)
 		snprintf(to, room, "it wants to be alone, and programs without a ticket use the NPU: %s",
 			 neighbours_name(&ts->server->neighbours, who, sizeof who));
@@ -353,7 +364,7 @@ static void notice(struct tickets *ts, uint64_t now)
 	{
 		const struct ticket *t = link_of(at, struct ticket, in_tickets);
 		struct holding *h = holding_of(t);
-		unsigned place = arbiter_place(&ts->arbiter, now, t);
+		unsigned place = queue_place(&ts->arbiter, now, t);
 		if (h->is_kept && place == h->place && memcmp(&h->kept, &t->is, sizeof h->kept) == 0)
 			continue;
 		h->kept = t->is;
@@ -391,6 +402,7 @@ void tickets_turn(struct tickets *ts)
 	if (wants_to_be_alone(ts) && neighbours_stale(&ts->server->neighbours, TURN_MOST_MS))
 		neighbours_look(&ts->server->neighbours);
 	ts->arbiter.occupied = tenants_in_the_way(&ts->server->tenants);
+	ts->arbiter.failed = accelerator_failed(&ts->server->accelerator);
 	while (arbiter_decide(&ts->arbiter, now, &d))
 		carry_out(ts, &d, now, &ended);
 	ts->quiet = arbiter_wants_quiet(&ts->arbiter, now);

@@ -12,6 +12,16 @@ uint64_t work_reserved(const struct arbiter *a)
 	return holder ? holder->is.id : 0;
 }
 
+/* By the hold it is in: what joined one has its class. */
+static uint32_t weight_of(struct arbiter *a, const struct ticket *under)
+{
+	static const uint32_t weights[] = {
+		[TICKET_BATCH] = 1, [TICKET_NORMAL] = 4, [TICKET_INTERACTIVE] = 16, [TICKET_REALTIME] = 64};
+	const struct ticket *parent = under && under->is.parent ? arbiter_find(a, under->is.parent) : NULL;
+
+	return weights[parent ? parent->is.class : under ? under->is.class : TICKET_NORMAL];
+}
+
 int work_place(struct arbiter *a, uint64_t now, const struct work_ask *ask, struct work_place *out,
 	       struct err *err)
 {
@@ -44,6 +54,7 @@ int work_place(struct arbiter *a, uint64_t now, const struct work_ask *ask, stru
 	*out = (struct work_place){
 		.device = ask->usable && (!holder || own),
 		.group = own ? holder->is.id : 0,
+		.weight = weight_of(a, under),
 	};
 	return 0;
 }

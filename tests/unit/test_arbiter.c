@@ -1,4 +1,4 @@
-#include "arbiter.h"
+#include "queue.h"
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <string.h>
@@ -73,7 +73,7 @@ Test(arbiter, first_to_come_is_offered_and_the_next_waits)
 	due(0, "o");
 	cr_assert(x->is.state == TICKET_OFFERED);
 	cr_assert(y->is.state == TICKET_QUEUED);
-	cr_assert(eq(u32, arbiter_place(&a, 0, y), 1));
+	cr_assert(eq(u32, queue_place(&a, 0, y), 1));
 }
 
 Test(arbiter, ticket_of_a_vanished_client_goes_to_the_next)
@@ -94,7 +94,7 @@ Test(arbiter, waiter_that_vanishes_leaves_the_queue)
 	due(0, "o");
 	arbiter_gone(&a, 1, y, "gone");
 	due(1, ".");
-	cr_assert(eq(u32, arbiter_place(&a, 1, z), 1));
+	cr_assert(eq(u32, queue_place(&a, 1, z), 1));
 }
 
 Test(arbiter, number_rises_with_every_offer_and_an_older_one_is_refused)
@@ -244,10 +244,10 @@ Test(arbiter, higher_class_goes_first_until_the_lower_has_aged)
 	confirm(0, x);
 	struct ticket *low = ask(0, (struct ticket_wish){.class = TICKET_BATCH});
 	struct ticket *high = ask(1, (struct ticket_wish){.class = TICKET_INTERACTIVE});
-	cr_assert(eq(u32, arbiter_place(&a, 2, high), 1));
-	cr_assert(eq(u32, arbiter_place(&a, 2 * limits.aging_ms, low), 2)); /* the other rises, too */
-	cr_assert(eq(u32, arbiter_place(&a, 3 * limits.aging_ms, low), 1));
-	cr_assert(arbiter_class(&a, 3 * limits.aging_ms, low) == TICKET_REALTIME);
+	cr_assert(eq(u32, queue_place(&a, 2, high), 1));
+	cr_assert(eq(u32, queue_place(&a, 2 * limits.aging_ms, low), 2)); /* the other rises, too */
+	cr_assert(eq(u32, queue_place(&a, 3 * limits.aging_ms, low), 1));
+	cr_assert(queue_class(&a, 3 * limits.aging_ms, low) == TICKET_REALTIME);
 }
 
 Test(arbiter, ticket_is_overtaken_a_bounded_number_of_times)
@@ -419,16 +419,16 @@ Test(arbiter, move_puts_one_before_another_of_a_higher_class_and_back)
 	struct ticket *h1 = ask(1, (struct ticket_wish){.class = TICKET_REALTIME});
 	struct ticket *h2 = ask(2, (struct ticket_wish){.class = TICKET_REALTIME});
 	struct ticket *low = ask(3, (struct ticket_wish){.class = TICKET_BATCH});
-	cr_assert(eq(int, arbiter_move(&a, 4, low, 2, &err), 0));
-	cr_assert(eq(u32, arbiter_place(&a, 4, h1), 1));
-	cr_assert(eq(u32, arbiter_place(&a, 4, low), 2));
-	cr_assert(eq(u32, arbiter_place(&a, 4, h2), 3));
-	cr_assert(eq(int, arbiter_move(&a, 5, low, 99, &err), 0));
-	cr_assert(eq(u32, arbiter_place(&a, 5, low), 3));
-	cr_assert(eq(int, arbiter_move(&a, 5, low, 1, &err), 0));
-	cr_assert(eq(u32, arbiter_place(&a, 5, low), 1));
-	cr_assert(eq(u32, arbiter_place(&a, 5, h1), 2));
-	cr_assert(eq(int, arbiter_move(&a, 5, x, 1, &err), NPU_E_BAD_VALUE));
+	cr_assert(eq(int, queue_move(&a, 4, low, 2, &err), 0));
+	cr_assert(eq(u32, queue_place(&a, 4, h1), 1));
+	cr_assert(eq(u32, queue_place(&a, 4, low), 2));
+	cr_assert(eq(u32, queue_place(&a, 4, h2), 3));
+	cr_assert(eq(int, queue_move(&a, 5, low, 99, &err), 0));
+	cr_assert(eq(u32, queue_place(&a, 5, low), 3));
+	cr_assert(eq(int, queue_move(&a, 5, low, 1, &err), 0));
+	cr_assert(eq(u32, queue_place(&a, 5, low), 1));
+	cr_assert(eq(u32, queue_place(&a, 5, h1), 2));
+	cr_assert(eq(int, queue_move(&a, 5, x, 1, &err), NPU_E_BAD_VALUE));
 }
 
 Test(arbiter, holder_that_does_nothing_is_warned_and_let_go_where_that_is_asked_for)
@@ -462,7 +462,7 @@ Test(arbiter, restored_tickets_keep_order_and_clock_and_numbers_go_on_rising)
 	due(1000, "");
 	x = arbiter_find(&a, kept[1].id);
 	cr_assert(eq(u64, x->is.expires_ms, 2 + limits.default_ms));
-	cr_assert(eq(u32, arbiter_place(&a, 1000, arbiter_find(&a, kept[2].id)), 1));
+	cr_assert(eq(u32, queue_place(&a, 1000, arbiter_find(&a, kept[2].id)), 1));
 	arbiter_release(&a, 1001, x);
 	due(1001, ".o");
 	cr_assert(arbiter_find(&a, kept[2].id)->is.state == TICKET_OFFERED);
@@ -637,7 +637,7 @@ static void act(struct world *w, struct client *c)
 	*c = (struct client){.alive = true, .confirms = draw(w, 10) != 0};
 	if (arbiter_request(&a, w->now, &wish, &t, &err) == 0) {
 		c->id = t->is.id;
-		c->bound_ms = w->now + arbiter_bound(&a, w->now, t);
+		c->bound_ms = w->now + queue_bound(&a, w->now, t);
 	}
 }
 

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -888,6 +889,7 @@ Test(imagestore, what_a_killed_reader_holds_is_given_back)
 	pid_t child = fork();
 	if (child == 0) {
 		/* A reader of another process, as a tool that looks in would be. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test fail first */
 		MDB_env *env;
 		MDB_txn *txn;
 		char db[96];

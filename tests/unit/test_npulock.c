@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -35,6 +36,7 @@ static pid_t stranger(void)
 	cr_assert_eq(pipe(ready), 0);
 	pid_t pid = fork();
 	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test fail first */
 		int fd = open(path, O_RDWR | O_CREAT, 0666);
 		if (fd < 0 || flock(fd, LOCK_EX) < 0 || write(ready[1], "", 1) != 1)
 			_exit(1);

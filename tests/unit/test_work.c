@@ -104,3 +104,24 @@ Test(work, without_a_usable_device_goes_to_the_host)
 	cr_assert(eq(int, work_place(&a, 1, &w, &place, &err), 0));
 	cr_assert(not(place.device));
 }
+
+Test(work, rows_weigh_as_the_class_of_the_hold_they_are_under_and_as_normal_without_one)
+{
+	static const uint32_t weights[] = {
+		[TICKET_BATCH] = 1, [TICKET_NORMAL] = 4, [TICKET_INTERACTIVE] = 16, [TICKET_REALTIME] = 64};
+	cr_assert(eq(int, ask(NULL, false), 0));
+	cr_assert(eq(u32, place.weight, weights[TICKET_NORMAL]));
+	for (enum ticket_class c = TICKET_BATCH; c <= TICKET_REALTIME; c++) {
+		struct ticket *t = granted(TICKET_EXCLUSIVE, NULL), *inner = granted(TICKET_SHARED, t);
+		t->is.class = (uint8_t)c;
+		inner->is.class = TICKET_REALTIME;
+		cr_assert(eq(int, ask(t, false), 0));
+		cr_assert(eq(u32, place.weight, weights[c]));
+		cr_assert(eq(int, ask(inner, false), 0));
+		cr_assert(eq(u32, place.weight, weights[c]), "one that joined rises above its hold");
+		arbiter_release(&a, 1, t);
+		struct decision d;
+		while (arbiter_decide(&a, 1, &d))
+			;
+	}
+}
