@@ -43,6 +43,7 @@ static void copy_device(struct npu_device *out, const struct rep_device *p)
 	call_copy(out->health, sizeof out->health, p->health);
 	call_copy(out->reason, sizeof out->reason, p->reason);
 	call_copy(out->version, sizeof out->version, p->version);
+	call_copy(out->kernels, sizeof out->kernels, p->kernels);
 }
 
 static int each_design(const struct rep_device *p, int (*each)(void *, const struct npu_design_row *),

@@ -196,7 +196,8 @@ struct npu_design_row {
 /* The device: how it is and what it has done since the daemon started; see npuctl(1). */
 struct npu_device {
 	char device[33], health[17], reason[512], version[64];
-	bool context; /* the daemon holds a hardware context */
+	char kernels[512]; /* where the daemon looks for a kernel set when it starts */
+	bool context;	   /* the daemon holds a hardware context */
 	uint64_t contexts_used, contexts_max;
 	uint64_t launches, done, timeouts, errors, hangs, mismatches, rejected;
 	uint64_t canaries, canaries_failed, contexts_opened, contexts_refused, recoveries, parked;

@@ -310,6 +310,7 @@ static void help(void)
 	      "  plan MODEL           what opening it would need, and what would go for it\n"
 	      "  evict|pin|unpin ID   give up what is resident, or have it stay (administrators)\n"
 	      "  device               its kernels, how well it is, and what to do\n"
+	      "  kernels [ls|import DIR|remove|undo]  the kernel set it takes at its next start\n"
 	      "  tickets [show|revoke ID|move ID PLACE]  who has the NPU, and who waits\n"
 	      "  why ID               what a ticket waits for\n"
 	      "  drain, resume        grant nothing more, grant again (administrators)\n"
@@ -352,13 +353,14 @@ static const struct command {
 	const char *operand;				    /* what it needs one of, or NULL */
 	int most;					    /* words it may have without needing one */
 } commands[] = {
-	{"status", do_status, NULL, 0}, {"clients", do_clients, NULL, 0}, {"heads", do_heads, NULL, 0},
-	{"device", do_device, NULL, 0}, {"weights", do_weights, NULL, 0}, {"evict", do_evict, "head", 0},
-	{"pin", do_pin, "head", 0},	{"unpin", do_unpin, "head", 0},	  {"plan", do_plan, "model", 0},
-	{"ping", do_ping, NULL, 0},	{"events", do_events, NULL, 0},	  {"kick", do_kick, "session", 0},
-	{"reload", do_reload, NULL, 0}, {"version", NULL, NULL, 0},	  {"tickets", do_tickets, NULL, 3},
-	{"why", do_why, "ticket", 0},	{"drain", do_drain, NULL, 0},	  {"resume", do_resume, NULL, 0},
-	{"who", do_who, NULL, 0},	{"usage", do_usage, NULL, 0},	  {"store", do_store, NULL, 2},
+	{"status", do_status, NULL, 0},	  {"clients", do_clients, NULL, 0}, {"heads", do_heads, NULL, 0},
+	{"device", do_device, NULL, 0},	  {"weights", do_weights, NULL, 0}, {"evict", do_evict, "head", 0},
+	{"pin", do_pin, "head", 0},	  {"unpin", do_unpin, "head", 0},   {"plan", do_plan, "model", 0},
+	{"ping", do_ping, NULL, 0},	  {"events", do_events, NULL, 0},   {"kick", do_kick, "session", 0},
+	{"reload", do_reload, NULL, 0},	  {"version", NULL, NULL, 0},	    {"tickets", do_tickets, NULL, 3},
+	{"why", do_why, "ticket", 0},	  {"drain", do_drain, NULL, 0},	    {"resume", do_resume, NULL, 0},
+	{"kernels", do_kernels, NULL, 2}, {"who", do_who, NULL, 0},	    {"usage", do_usage, NULL, 0},
+	{"store", do_store, NULL, 2},
 };
 
 static int run(const struct command *command, const struct options *o)

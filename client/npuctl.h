@@ -27,7 +27,13 @@ struct listing {
 /* Ends a listing: prints it under `name` unless `error`, and frees it. */
 int finish_listing(struct listing *l, npu_client *c, const struct options *o, const char *name, int error);
 
-int do_device(npu_client *c, const struct options *o); /* npuctl_device.c */
+/* npuctl_device.c */
+int do_device(npu_client *c, const struct options *o);
+#define DESIGN_COLUMNS 6
+extern const struct table_column design_columns[DESIGN_COLUMNS];
+int add_design(void *arg, const struct npu_design_row *row); /* to a listing */
+
+int do_kernels(npu_client *c, const struct options *o); /* npuctl_kernels.c */
 
 /* npuctl_resident.c */
 int do_heads(npu_client *c, const struct options *o);

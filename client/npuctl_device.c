@@ -3,7 +3,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static int add_design(void *arg, const struct npu_design_row *row)
+const struct table_column design_columns[DESIGN_COLUMNS] = {
+	{"ROWS", true}, {"KD", true}, {"ND", true}, {"LAYOUT", false}, {"KERNEL", false}, {"FILE", false}};
+
+int add_design(void *arg, const struct npu_design_row *row)
 {
 	struct listing *d = arg;
 
@@ -47,10 +50,10 @@ static uint64_t count_of(const struct npu_device *d, const struct counter *c)
 
 static int print_object(const struct npu_device *d, json_t *designs)
 {
-	json_t *root =
-		json_pack("{so so so so sb sO}", "device", table_json_string(d->device), "health",
-			  table_json_string(d->health), "reason", table_json_string(d->reason), "version",
-			  table_json_string(d->version), "context", d->context, "designs", designs);
+	json_t *root = json_pack("{so so so so so sb sO}", "device", table_json_string(d->device), "health",
+				 table_json_string(d->health), "reason", table_json_string(d->reason),
+				 "version", table_json_string(d->version), "kernels",
+				 table_json_string(d->kernels), "context", d->context, "designs", designs);
 
 	for (size_t i = 0; root && i < COUNTERS; i++)
 		json_object_set_new(root, counters[i].name,
@@ -87,13 +90,11 @@ static int print_text(const struct npu_device *d, const struct table *designs, b
 
 int do_device(npu_client *c, const struct options *o)
 {
-	static const struct table_column columns[] = {{"ROWS", true},	 {"KD", true},	    {"ND", true},
-						      {"LAYOUT", false}, {"KERNEL", false}, {"FILE", false}};
 	struct listing designs = {.array = o->json ? json_array() : NULL};
 	struct npu_device device;
 	int status = 0;
 
-	table_init(&designs.table, columns, sizeof columns / sizeof *columns);
+	table_init(&designs.table, design_columns, DESIGN_COLUMNS);
 	int error = npu_device_status(c, &device, add_design, &designs);
 	if (error)
 		status = exit_npu(c, error, NULL);

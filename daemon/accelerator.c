@@ -147,19 +147,20 @@ static const struct device_table *table_of(struct accelerator *a, const struct c
 static bool open_kernels(struct accelerator *a, const struct config *c)
 {
 	struct device_why why;
+	int code = a->place[0] ? kernelset_open(&a->kernels, a->place, &why) : DEVICE_E_ABSENT;
 
-	if (c->kernels[0]) {
-		if (kernelset_open(&a->kernels, c->kernels, &why) == DEVICE_OK)
-			return true;
+	if (code == DEVICE_OK)
+		return true;
+	if (c->kernels[0] || code != DEVICE_E_ABSENT) {
 		snprintf(a->absent, sizeof a->absent, "%s", why.text);
 		return false;
 	}
 	if (strcmp(a->kind, "soft") == 0 && built_in(&a->kernels))
 		return true;
 	snprintf(a->absent, sizeof a->absent,
-		 "no kernel set: [device] kernels names a directory with one (npud.conf(5)); everything runs "
-		 "on the "
-		 "host");
+		 "no kernel set: npuctl kernels import DIR takes one in (docs/kernels.md says how it is "
+		 "built), "
+		 "or [device] kernels names its directory; everything runs on the host");
 	return false;
 }
 
@@ -195,6 +196,7 @@ int accelerator_open(struct accelerator *a, struct server *server, struct err *e
 	if (uv_mutex_init(&a->lock) || uv_async_init(&server->loop, &a->wake, on_wake))
 		return err_set(err, NPU_E_NO_MEMORY, "no memory for what the device has to tell");
 	a->wake.data = a;
+	config_kernels(c, a->place, sizeof a->place);
 	uv_unref((uv_handle_t *)&a->wake);
 	if (strcmp(c->device, "soft") == 0)
 		a->kind = "soft";
@@ -213,7 +215,7 @@ int accelerator_open(struct accelerator *a, struct server *server, struct err *e
 	}
 	if (r == 0 && a->runner)
 		log_line("device", 0, "%s with %u kernels (%s); it is yet to be tried", a->kind,
-			 a->kernels.count, c->kernels[0] ? c->kernels : "built in");
+			 a->kernels.count, a->kernels.designs[0].file[0] == '/' ? a->place : "built in");
 	else if (r == 0)
 		log_line("device", 0, "absent: %s", a->absent);
 	return r;

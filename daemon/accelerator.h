@@ -17,7 +17,8 @@ struct server;
 
 struct accelerator {
 	struct server *server;
-	const char *kind; /* "none", "soft" or "xrt"; static */
+	const char *kind;	     /* "none", "soft" or "xrt"; static */
+	char place[DEVICE_PATH_MAX]; /* where a kernel set is looked for at the start */
 	struct kernelset kernels;
 	struct runner *runner; /* NULL: none, and `absent` says why */
 	char absent[512];

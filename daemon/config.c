@@ -403,6 +403,14 @@ int config_load(struct config *c, const struct config_source *from, struct err *
 	return r;
 }
 
+void config_kernels(const struct config *c, char *to, size_t room)
+{
+	if (c->kernels[0])
+		snprintf(to, room, "%s", c->kernels);
+	else if (snprintf(to, room, "%s/kernels", c->state_dir) >= (int)room)
+		*to = '\0';
+}
+
 /* What nothing was built upon when the daemon started. */
 static bool can_change(const struct key *k)
 {

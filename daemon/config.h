@@ -26,7 +26,8 @@ struct config {
 	uint64_t device_recovery;  /* [device] recovery: seconds; at most one in this time */
 	char device_node[256];	   /* [device] node: of the NPU, for who has it open */
 	char npu_lock[256];	   /* [device] lock: that tools take around launches; empty: none is used */
-	char kernels[256];	   /* [device] kernels: directory of the kernel set; empty: none */
+	char kernels[256];	   /* [device] kernels: directory of the kernel set; empty: kernels in
+				      state_dir, if there is one */
 	char module[256];	   /* [device] module: npud-xrt.so */
 	uint64_t store_enabled;	   /* [store] enabled */
 	char store_path[PATH_MAX]; /* [store] path; empty: cache_dir/images */
@@ -81,6 +82,10 @@ int config_load(struct config *c, const struct config_source *from, struct err *
  * differ and need a restart ("" where there is none), cut at `room`.
  */
 void config_adopt(struct config *running, const struct config *fresh, char *kept, size_t room);
+
+/* Where a kernel set is looked for: `kernels`, or else kernels in the state directory; "" where that is too
+ * long. */
+void config_kernels(const struct config *c, char *to, size_t room);
 
 /* Makes the directories (0700 where they are new) and refuses those that others may write. */
 int config_places(const struct config *c, struct err *err);

@@ -48,7 +48,10 @@ static void print_step(void *arg, enum probe_verdict verdict, const char *what, 
 
 static int check_device(const struct config *c)
 {
-	const struct probe_options o = {.node = c->device_node, .module = c->module, .kernels = c->kernels};
+	char kernels[DEVICE_PATH_MAX];
+	const struct probe_options o = {.node = c->device_node, .module = c->module, .kernels = kernels};
+
+	config_kernels(c, kernels, sizeof kernels);
 	bool usable = probe_device(&o, print_step, NULL);
 
 	puts(usable ? "The device can be used." : "The device cannot be used; everything runs on the host.");

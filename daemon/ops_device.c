@@ -52,6 +52,7 @@ int on_device(struct request *r, const struct req_device *q, struct rep_device *
 		.recoveries = s.recoveries,
 		.parked = s.parked,
 		.designs = (struct proto_list){rows, n},
+		.kernels = PROTO_STR(device->place),
 		.more = q->after + n < device->kernels.count,
 	};
 	request_reply(r, a); /* here, for the rows and the text are ours */

@@ -40,6 +40,7 @@ _npud_argument() { # PROGRAM COMMAND: what comes behind it
 	npuctl:evict | npuctl:pin | npuctl:unpin) words=$(_npud_ids heads) ;;
 	npuctl:tickets) [[ $before == tickets ]] && words="show revoke move" || words=$(_npud_ids tickets) ;;
 	npuctl:store) [[ $before == store ]] && words="ls show verify prune compact" ;;
+	npuctl:kernels) [[ $before == kernels ]] && words="ls import remove undo" || compopt -o default ;;
 	npuctl:why) words=$(_npud_ids tickets) ;;
 	npuctl:plan | npu-head:* | npu-bench:*) compopt -o default ;; # models and other files
 	esac

@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define DESIGNS_MAX 256u
-#define MANIFEST "kernels.json"
+#define MANIFEST_MAX ((size_t)1 << 16)
+#define MANIFEST KERNELSET_MANIFEST
 
 static int refuse(struct device_why *why, int code, const char *directory, const char *what)
 {
@@ -19,7 +20,7 @@ static int refuse(struct device_why *why, int code, const char *directory, const
 /* A plain name within the directory, joined to it. */
 static bool path_make(char to[DEVICE_PATH_MAX], const char *directory, const char *name)
 {
-	if (!*name || *name == '.' || strchr(name, '/'))
+	if (!*directory || !*name || *name == '.' || strchr(name, '/'))
 		return false;
 	return snprintf(to, DEVICE_PATH_MAX, "%s/%s", directory, name) < DEVICE_PATH_MAX;
 }
@@ -123,29 +124,56 @@ int kernelset_parse(struct kernelset *s, const char *text, size_t size, const ch
 	return r;
 }
 
-int kernelset_open(struct kernelset *s, const char *directory, struct device_why *why)
+int kernelset_manifest(char **out, const char *directory, struct device_why *why)
 {
-	char path[DEVICE_PATH_MAX], text[1 << 16];
+	char path[DEVICE_PATH_MAX], *text = malloc(MANIFEST_MAX);
 
-	*s = (struct kernelset){0};
-	if (!path_make(path, directory, MANIFEST))
-		return refuse(why, DEVICE_E_BAD_KERNEL, directory, "the path is too long");
-	FILE *f = fopen(path, "re");
+	if (!text)
+		return refuse(why, DEVICE_E_NO_MEMORY, directory, "no memory");
+	errno = ENAMETOOLONG;
+	FILE *f = path_make(path, directory, MANIFEST) ? fopen(path, "re") : NULL;
 	if (!f) {
 		int code = errno == EACCES ? DEVICE_E_DENIED : DEVICE_E_ABSENT;
 		char line[256];
 		snprintf(line, sizeof line, MANIFEST " cannot be read: %s", strerror(errno));
+		free(text);
 		return refuse(why, code, directory, line);
 	}
-	size_t size = fread(text, 1, sizeof text, f);
-	bool whole = !ferror(f) && size < sizeof text;
+	size_t size = fread(text, 1, MANIFEST_MAX, f);
+	bool whole = !ferror(f) && size < MANIFEST_MAX && !memchr(text, 0, size);
 	fclose(f);
-	if (!whole)
+	if (!whole) {
+		free(text);
 		return refuse(why, DEVICE_E_BAD_KERNEL, directory,
-			      MANIFEST " is longer than 64 KiB or cannot be read");
-	int r = kernelset_parse(s, text, size, directory, why);
+			      MANIFEST " is longer than 64 KiB, no text, or cannot be read");
+	}
+	text[size] = '\0';
+	*out = text;
+	return DEVICE_OK;
+}
+
+int kernelset_check(const struct kernelset *s, struct device_why *why)
+{
+	int r = DEVICE_OK;
+
 	for (uint32_t i = 0; r == 0 && i < s->count; i++)
 		r = kimage_design(&s->designs[i], why);
+	return r;
+}
+
+int kernelset_open(struct kernelset *s, const char *directory, struct device_why *why)
+{
+	char *text, *real = realpath(directory, NULL);
+
+	*s = (struct kernelset){0};
+	int r = kernelset_manifest(&text, real ? real : directory, why);
+	if (r == DEVICE_OK) {
+		r = kernelset_parse(s, text, strlen(text), real ? real : directory, why);
+		free(text);
+	}
+	free(real);
+	if (r == DEVICE_OK)
+		r = kernelset_check(s, why);
 	if (r)
 		kernelset_close(s);
 	return r;

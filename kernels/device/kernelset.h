@@ -16,6 +16,8 @@
 #include "device.h"
 #include "geometry.h"
 
+#define KERNELSET_MANIFEST "kernels.json"
+
 struct kernelset {
 	struct design *designs;
 	uint32_t count;
@@ -23,10 +25,14 @@ struct kernelset {
 
 /*
  * Reads the manifest and checks every file it names. 0, ABSENT (no manifest there), DENIED, BAD_KERNEL or
- * NO_MEMORY, with a sentence.
+ * NO_MEMORY, with a sentence. Where the directory is a link, the designs have the files that it leads to now.
  */
 int kernelset_open(struct kernelset *s, const char *directory, struct device_why *why);
 void kernelset_close(struct kernelset *s); /* zeroed is fine */
+
+/* The steps of it: the text of the manifest, malloced; what that says; whether the files are what it says. */
+int kernelset_manifest(char **out, const char *directory, struct device_why *why);
+int kernelset_check(const struct kernelset *s, struct device_why *why);
 
 /* The manifest alone, from memory: no file is looked at. */
 int kernelset_parse(struct kernelset *s, const char *text, size_t size, const char *directory,

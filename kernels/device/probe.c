@@ -78,15 +78,13 @@ static bool look_at_kernels(const struct probe *p, const char *directory, struct
 	struct device_why why = {""};
 
 	*set = (struct kernelset){0};
-	if (!*directory) {
+	int code = kernelset_open(set, directory, &why);
+	if (code) {
 		say(p, PROBE_BAD, "kernel set",
-		    "build one (docs/kernels.md) and name it in [device] kernels; until then the host does "
-		    "all work",
-		    "none is configured");
-		return false;
-	}
-	if (kernelset_open(set, directory, &why)) {
-		say(p, PROBE_BAD, "kernel set", "docs/kernels.md says what a set holds and how to build one",
+		    code == DEVICE_E_ABSENT ? "build one as docs/kernels.md says, and npuctl kernels import "
+					      "DIR; until then the host "
+					      "does all work"
+					    : "docs/kernels.md says what a set holds and how to build one",
 		    "%s", why.text);
 		return false;
 	}

@@ -13,7 +13,7 @@ enum probe_verdict { PROBE_GOOD, PROBE_BAD, PROBE_SKIPPED };
 struct probe_options {
 	const char *node;    /* of the NPU */
 	const char *module;  /* npud-xrt.so */
-	const char *kernels; /* directory of the kernel set; "": none */
+	const char *kernels; /* directory of the kernel set */
 };
 
 /* One line of the report; `cure` is "" where nothing is to be done. */

@@ -36,7 +36,7 @@ add_executable(by-cmake $PWD/docs/example.c)
 target_link_libraries(by-cmake PRIVATE npud::npu)
 END
 config=$(find "$root" -name npudConfig.cmake)
-run cmake -S "$work/user" -B "$work/user/build" -Dnpud_DIR="${config%/*}"
+run cmake -G Ninja -S "$work/user" -B "$work/user/build" -Dnpud_DIR="${config%/*}"
 run cmake --build "$work/user/build"
 for program in "$work/by-pkg-config" "$work/user/build/by-cmake"; do
 	"$program" >/dev/null 2>"$work/said"

@@ -18,7 +18,7 @@ config() { # KEY=VALUE...: over what is good
 says() { # STATUS PATTERN WHAT [COMMAND...]
 	local status=$1 pattern=$2 what=$3 got
 	shift 3
-	"$@" "$NPUD_BIN/daemon/npud" --config "$dir/npud.conf" --check-device >"$dir/out" 2>&1
+	"$@" "$NPUD_BIN/daemon/npud" --config "$dir/npud.conf" --state-dir "$dir/state" --check-device >"$dir/out" 2>&1
 	got=$?
 	if [ $got != "$status" ] || ! grep -qE "$pattern" "$dir/out"; then
 		echo "FAIL: $what: status $got, and no '$pattern' in:"
@@ -42,7 +42,8 @@ says 69 '^BAD XRT +no XRT module at /nowhere' "no module" env
 config "module=$NPUD_BIN/tests/mkset"
 says 69 '^BAD XRT ' "not a module" env
 config "kernels="
-says 69 '^BAD kernel set +none is configured' "no kernel set" env
+says 69 '^BAD kernel set .*state/kernels: kernels.json cannot be read' "no kernel set" env
+says 69 'npuctl kernels import DIR' "what to do without one" env
 config "kernels=$dir/nothing"
 says 69 '^BAD kernel set .*kernels.json cannot be read' "no manifest" env
 truncate -s 1000 "$dir/set/0.xclbin"

@@ -25,6 +25,9 @@ compopt() { options=$*; } # which works in a completion only
 completes "npuctl " status clients heads ping kick events evict pin drain resume tickets
 completes "npuctl tickets " show revoke move
 completes "npuctl store " ls show verify prune compact
+completes "npuctl kernels " ls import remove undo
+completes "npuctl kernels import "
+[[ $options == *default* ]] || fail "npuctl kernels import offers no files"
 completes "npuctl sta" status
 [[ $offered == " status " ]] || fail "'npuctl sta' offers$offered"
 completes "npuctl --" --json --socket --count
