@@ -1,10 +1,7 @@
 /* npu-head: output heads from the shell; see docs/man/npu-head.1.scd. */
 #include "npu-head.h"
 #include "exit.h"
-#include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #ifndef NPUD_VERSION
@@ -51,22 +48,8 @@ static void help(void)
 	      stdout);
 }
 
-/* Decimal, or hexadecimal with 0x; no sign, no spaces. */
-static bool read_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
-{
-	int base = text[0] == '0' && (text[1] | 32) == 'x' ? 16 : 10;
-	const char *digits = base == 16 ? text + 2 : text;
-	char *end;
-
-	if (!strchr("0123456789abcdefABCDEF", *digits) || !*digits)
-		return false;
-	errno = 0;
-	*out = strtoull(digits, &end, base);
-	return !errno && end != digits && !*end && *out >= least && *out <= most;
-}
-
 /* Without a short form. As characters they stand in the lists of which options go with a command. */
-enum { OPTION_Q8 = 1, OPTION_SIGNED, OPTION_K, OPTION_OUT, OPTION_PATH, OPTION_VERIFY };
+enum { OPTION_OUT = READING_ENDS, OPTION_PATH, OPTION_VERIFY };
 
 static const struct option long_options[] = {
 	{"x", required_argument, NULL, 'x'},
@@ -74,16 +57,10 @@ static const struct option long_options[] = {
 	{"rows", required_argument, NULL, 'm'},
 	{"top", required_argument, NULL, 'k'},
 	{"logits", required_argument, NULL, 'o'},
-	{"tensor", required_argument, NULL, 'n'},
-	{"transpose", no_argument, NULL, 'T'},
-	{"q8", required_argument, NULL, OPTION_Q8},
-	{"signed", no_argument, NULL, OPTION_SIGNED},
-	{"k", required_argument, NULL, OPTION_K},
 	{"out", required_argument, NULL, OPTION_OUT},
 	{"path", required_argument, NULL, OPTION_PATH},
 	{"verify", no_argument, NULL, OPTION_VERIFY},
-	{"tile", required_argument, NULL, 'w'},
-	{"layout", required_argument, NULL, 'l'},
+	READING_LONG_OPTIONS,
 	{"socket", required_argument, NULL, 's'},
 	{"json", no_argument, NULL, 'j'},
 	{"no-headers", no_argument, NULL, 'N'},
@@ -95,41 +72,27 @@ static const struct option long_options[] = {
 static int set_option(struct options *o, int option)
 {
 	bool good = true;
+	int status = reading_set(&o->reading, option, optarg);
 
+	if (status != READING_NONE)
+		return status;
 	switch (option) {
 	case 'x':
 		o->x = optarg;
 		break;
 	case 'r':
 		o->random = true;
-		good = read_number(optarg, 0, UINT64_MAX, &o->seed);
+		good = reading_number(optarg, 0, UINT64_MAX, &o->seed);
 		break;
 	case 'm':
-		good = read_number(optarg, 1, SIZE_MAX, &o->rows);
+		good = reading_number(optarg, 1, SIZE_MAX, &o->rows);
 		break;
 	case 'k':
 		o->top_given = true;
-		good = read_number(optarg, 1, UINT64_MAX, &o->top);
+		good = reading_number(optarg, 1, UINT64_MAX, &o->top);
 		break;
 	case 'o':
 		o->logits = optarg;
-		break;
-	case 'n':
-		o->tensor = optarg;
-		break;
-	case 'T':
-		o->transpose = true;
-		break;
-	case OPTION_Q8:
-		if (strcmp(optarg, "a") != 0 && strcmp(optarg, "b") != 0 && strcmp(optarg, "auto") != 0)
-			return exit_usage("--q8 %s: there is no such layout; give a, b or auto", optarg);
-		o->q8 = optarg;
-		break;
-	case OPTION_SIGNED:
-		o->is_signed = true;
-		break;
-	case OPTION_K:
-		good = read_number(optarg, 1, UINT32_MAX, &o->k);
 		break;
 	case OPTION_PATH:
 		o->path = optarg;
@@ -139,16 +102,6 @@ static int set_option(struct options *o, int option)
 		break;
 	case OPTION_OUT:
 		o->out = optarg;
-		break;
-	case 'w':
-		good = read_number(optarg, 1, UINT32_MAX, &o->tile);
-		break;
-	case 'l':
-		if (strcmp(optarg, "blocked") != 0 && strcmp(optarg, "row-major") != 0)
-			return exit_usage(
-				"--layout %s: there is no such layout; give 'blocked' or 'row-major'",
-				optarg);
-		o->layout = optarg;
 		break;
 	case 's':
 		o->socket = optarg;
@@ -166,25 +119,21 @@ static int set_option(struct options *o, int option)
 	if (good)
 		return 0;
 	return exit_usage("%s: not a number that can be used here; give %s",
-			  option == 'r'	       ? "--random"
-			  : option == 'm'      ? "--rows"
-			  : option == 'k'      ? "--top"
-			  : option == OPTION_K ? "--k"
-					       : "--tile",
+			  option == 'r'	  ? "--random"
+			  : option == 'm' ? "--rows"
+					  : "--top",
 			  option == 'r' ? "one from 0 to 2^64-1" : "a whole number from 1");
 }
-
-#define READING "nTwl\1\2\3" /* which tensor, how it is read and cut */
 
 static const struct command {
 	const char *name, *operands, *options;
 	int count; /* of operands */
 	int (*function)(const struct options *o, char *const *operands);
 } commands[] = {
-	{"run", "one MODEL", "xrmkosjN\5\6" READING, 1, command_run},
-	{"open", "one MODEL", "sj" READING, 1, command_open},
+	{"run", "one MODEL", "xrmkosjN\5\6" READING_OPTIONS, 1, command_run},
+	{"open", "one MODEL", "sj" READING_OPTIONS, 1, command_open},
 	{"tensors", "one MODEL", "sjN", 1, command_tensors},
-	{"pack", "one MODEL", "jN\4" READING, 1, command_pack},
+	{"pack", "one MODEL", "jN\4" READING_OPTIONS, 1, command_pack},
 	{"check", "one FILE", "jw", 1, command_check},
 	{"compare", "two files", "jN", 2, command_compare},
 };

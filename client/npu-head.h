@@ -5,13 +5,13 @@
 #ifndef NPU_HEAD_H
 #define NPU_HEAD_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "reading.h"
 
 struct options {
-	const char *tensor, *x, *logits, *layout, *q8, *path, *socket, *out;
-	bool transpose, is_signed, verify, random, json, headers, top_given;
-	uint64_t seed, rows, top, tile, k;
+	struct reading reading;
+	const char *x, *logits, *path, *socket, *out;
+	bool verify, random, json, headers, top_given;
+	uint64_t seed, rows, top;
 };
 
 int command_run(const struct options *o, char *const *operands);     /* MODEL */

@@ -299,6 +299,15 @@ struct npu_stored_tile_row {
 int npu_store_show(npu_client *c, const unsigned char key[25],
 		   int (*each)(void *arg, const struct npu_stored_tile_row *row), void *arg);
 
+/*
+ * For administrators: piece `piece`, from 0, of tile `tile`, from 0, into `to` (NPU_STORE_PIECE bytes): codes
+ * as the layout has them, without zeros at their end, and behind the last of them, with *scales, the scales.
+ * NPU_E_NO_SUCH_HANDLE behind the last, NPU_E_BAD_IMAGE where it is damaged.
+ */
+#define NPU_STORE_PIECE (8u << 20)
+int npu_store_read(npu_client *c, const unsigned char key[25], uint32_t tile, uint32_t piece, void *to,
+		   size_t *size, bool *scales);
+
 struct npu_stored_bad_row {
 	uint64_t tile; /* from 0 */
 	bool removed;  /* the head it belongs to was taken out */

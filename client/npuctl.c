@@ -317,6 +317,8 @@ static void help(void)
 	      "  who                  who uses the NPU without a ticket\n"
 	      "  usage                what each user held and computed\n"
 	      "  store [ls|show HASH|verify|prune|compact]  the packed heads on disk\n"
+	      "  store add MODEL      pack a head ahead of time\n"
+	      "  store export HASH --out DIR, store import MODEL FILE...  heads as Q4HI files\n"
 	      "  ping [-c N]          round trips to the daemon and back\n"
 	      "  events [-f]          what the daemon decided and why\n"
 	      "  kick SESSION         end a session (administrators)\n"
@@ -327,6 +329,8 @@ static void help(void)
 	      "  -f, --follow         of events: go on as they come\n"
 	      "      --superseded     of store prune: only heads whose model has other weights now\n"
 	      "      --remove         of store verify: take bad heads out\n"
+	      "      --tensor, --transpose, --q8, --signed, --k, --tile, --layout  of store add, import: as "
+	      "of npu-head\n"
 	      "  -s, --socket PATH    the daemon's socket ($NPUD_SOCKET, then the usual places)\n"
 	      "  -j, --json           for programs; fields as in npuctl(1)\n"
 	      "  -N, --no-headers     tables without their first line\n"
@@ -337,14 +341,21 @@ static void help(void)
 	      stdout);
 }
 
-enum { OPTION_SUPERSEDED = 1, OPTION_REMOVE };
+enum { OPTION_SUPERSEDED = READING_ENDS, OPTION_REMOVE, OPTION_OUT };
 
 static const struct option long_options[] = {
-	{"count", required_argument, NULL, 'c'},      {"follow", no_argument, NULL, 'f'},
-	{"socket", required_argument, NULL, 's'},     {"json", no_argument, NULL, 'j'},
-	{"no-headers", no_argument, NULL, 'N'},	      {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},	      {"superseded", no_argument, NULL, OPTION_SUPERSEDED},
-	{"remove", no_argument, NULL, OPTION_REMOVE}, {0},
+	{"count", required_argument, NULL, 'c'},
+	{"follow", no_argument, NULL, 'f'},
+	{"socket", required_argument, NULL, 's'},
+	{"json", no_argument, NULL, 'j'},
+	{"no-headers", no_argument, NULL, 'N'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{"superseded", no_argument, NULL, OPTION_SUPERSEDED},
+	{"remove", no_argument, NULL, OPTION_REMOVE},
+	{"out", required_argument, NULL, OPTION_OUT},
+	READING_LONG_OPTIONS,
+	{0},
 };
 
 static const struct command {
@@ -353,14 +364,17 @@ static const struct command {
 	const char *operand;				    /* what it needs one of, or NULL */
 	int most;					    /* words it may have without needing one */
 } commands[] = {
-	{"status", do_status, NULL, 0},	  {"clients", do_clients, NULL, 0}, {"heads", do_heads, NULL, 0},
-	{"device", do_device, NULL, 0},	  {"weights", do_weights, NULL, 0}, {"evict", do_evict, "head", 0},
-	{"pin", do_pin, "head", 0},	  {"unpin", do_unpin, "head", 0},   {"plan", do_plan, "model", 0},
-	{"ping", do_ping, NULL, 0},	  {"events", do_events, NULL, 0},   {"kick", do_kick, "session", 0},
-	{"reload", do_reload, NULL, 0},	  {"version", NULL, NULL, 0},	    {"tickets", do_tickets, NULL, 3},
-	{"why", do_why, "ticket", 0},	  {"drain", do_drain, NULL, 0},	    {"resume", do_resume, NULL, 0},
-	{"kernels", do_kernels, NULL, 2}, {"who", do_who, NULL, 0},	    {"usage", do_usage, NULL, 0},
-	{"store", do_store, NULL, 2},
+	{"status", do_status, NULL, 0},	  {"clients", do_clients, NULL, 0},
+	{"heads", do_heads, NULL, 0},	  {"device", do_device, NULL, 0},
+	{"weights", do_weights, NULL, 0}, {"evict", do_evict, "head", 0},
+	{"pin", do_pin, "head", 0},	  {"unpin", do_unpin, "head", 0},
+	{"plan", do_plan, "model", 0},	  {"ping", do_ping, NULL, 0},
+	{"events", do_events, NULL, 0},	  {"kick", do_kick, "session", 0},
+	{"reload", do_reload, NULL, 0},	  {"version", NULL, NULL, 0},
+	{"tickets", do_tickets, NULL, 3}, {"why", do_why, "ticket", 0},
+	{"drain", do_drain, NULL, 0},	  {"resume", do_resume, NULL, 0},
+	{"kernels", do_kernels, NULL, 2}, {"who", do_who, NULL, 0},
+	{"usage", do_usage, NULL, 0},	  {"store", do_store, NULL, STORE_WORDS + 1},
 };
 
 static int run(const struct command *command, const struct options *o)
@@ -399,6 +413,13 @@ int main(int argc, char **argv)
 		return exit_usage("nothing to do");
 	argv[0] = name; /* how getopt begins its complaints */
 	while ((option = getopt_long(argc, argv, "c:fs:jNhV", long_options, NULL)) != -1) {
+		int status = reading_set(&o.reading, option, optarg);
+		if (status != READING_NONE) {
+			o.reading_given = true;
+			if (status)
+				return status;
+			continue;
+		}
 		switch (option) {
 		case 'c':
 			if (!read_count(&o, optarg))
@@ -412,6 +433,9 @@ int main(int argc, char **argv)
 			break;
 		case OPTION_REMOVE:
 			o.remove = true;
+			break;
+		case OPTION_OUT:
+			o.out = optarg;
 			break;
 		case 's':
 			o.socket = optarg;
@@ -442,8 +466,12 @@ int main(int argc, char **argv)
 			return exit_usage("%s: --count goes with ping only", argv[optind]);
 		if (o.follow && commands[i].run != do_events)
 			return exit_usage("%s: --follow goes with events only", argv[optind]);
-		if ((o.superseded || o.remove) && commands[i].run != do_store)
-			return exit_usage("%s: --superseded and --remove go with store only", argv[optind]);
+		if ((o.superseded || o.remove || o.out || o.reading_given) && commands[i].run != do_store)
+			return exit_usage("%s: %s with store only", argv[optind],
+					  o.superseded ? "--superseded goes"
+					  : o.remove   ? "--remove goes"
+					  : o.out      ? "--out goes"
+						       : "--tensor, --tile and their like go");
 		int operands = commands[i].operand != NULL;
 		if (optind + operands >= argc)
 			return exit_usage("%s: which %s?", argv[optind], commands[i].operand);

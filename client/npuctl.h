@@ -4,15 +4,21 @@
 
 #include "exit.h"
 #include "npu.h"
+#include "reading.h"
 #include "table.h"
 
 struct options {
-	const char *socket;
+	const char *socket, *out;
 	bool json, headers, count_given, follow, superseded, remove;
+	struct reading reading;
+	bool reading_given;
 	const char *operand; /* the first; of a command that takes one */
 	char **operands;     /* all, NULL at the end */
 	unsigned long count;
 };
+
+/* Words behind store import: a model, and the files of as many tiles as there may be. */
+#define STORE_WORDS 4096
 
 int no_memory(void);
 int print_json(json_t *root); /* takes it */
@@ -44,6 +50,25 @@ int do_unpin(npu_client *c, const struct options *o);
 int do_plan(npu_client *c, const struct options *o);
 
 int do_store(npu_client *c, const struct options *o); /* npuctl_store.c */
+
+/* The one stored head whose hash begins as `hash` says; its strings are below. */
+struct choice {
+	const char *hash;
+	struct npu_stored_row row;
+	char text[33], label[129], tensor[129], layout[17];
+	unsigned count;
+};
+/* 0, or an exit status, having complained: none, or several begin so. */
+int choose_stored(npu_client *c, const struct options *o, struct choice *out);
+
+/* npuctl_images.c */
+int do_add(npu_client *c, const struct options *o);
+int do_export(npu_client *c, const struct options *o);
+/* Has MODEL packed and stored by the daemon, as `o` reads it and `tile` and `layout` (0, NULL: as `o` says)
+ * cut it. */
+int add_model(npu_client *c, const struct options *o, uint32_t tile, const char *layout);
+
+int do_import(npu_client *c, const struct options *o); /* npuctl_import.c */
 
 /* npuctl_tickets.c */
 int do_tickets(npu_client *c, const struct options *o);

@@ -126,14 +126,6 @@ static int do_ls(npu_client *c, const struct options *o)
 	return status;
 }
 
-/* Which head is meant by the beginning of its hash. */
-struct choice {
-	const char *hash;
-	struct npu_stored_row row; /* its strings are below */
-	char text[33], label[129], tensor[129], layout[17];
-	unsigned count;
-};
-
 static int choose(void *arg, const struct npu_stored_row *row)
 {
 	struct choice *choice = arg;
@@ -152,6 +144,22 @@ static int choose(void *arg, const struct npu_stored_row *row)
 	choice->row.tensor = choice->tensor;
 	choice->row.layout = choice->layout;
 	return 0;
+}
+
+int choose_stored(npu_client *c, const struct options *o, struct choice *out)
+{
+	struct npu_store store;
+
+	*out = (struct choice){.hash = o->operands[1]};
+	int error = npu_store_list(c, &store, choose, out);
+	if (error)
+		return exit_npu(c, error, NULL);
+	if (out->count == 1)
+		return 0;
+	return exit_complain(EX_DATAERR,
+			     out->count ? "store %s %s: %u heads begin so; give more of it"
+					: "store %s %s: no head begins so; npuctl store ls lists them",
+			     o->operands[0], out->hash, out->count);
 }
 
 static int add_tile(void *arg, const struct npu_stored_tile_row *row)
@@ -202,24 +210,17 @@ static int do_show(npu_client *c, const struct options *o)
 		{"NONFINITE", true}, {"CREATED", false}, {"PACKER", false},
 	};
 	struct listing l = {.array = o->json ? json_array() : NULL};
-	struct choice choice = {.hash = o->operands[1]};
-	struct npu_store store;
-	int status = 0;
+	struct choice choice;
 
 	if (o->json && !l.array)
 		return no_memory();
-	int error = npu_store_list(c, &store, choose, &choice);
-	if (!error && choice.count != 1) {
+	int status = choose_stored(c, o, &choice);
+	if (status) {
 		json_decref(l.array);
-		return exit_complain(EX_DATAERR,
-				     choice.count
-					     ? "store show %s: %u heads begin so; give more of it"
-					     : "store show %s: no head begins so; npuctl store ls lists them",
-				     choice.hash, choice.count);
+		return status;
 	}
 	table_init(&l.table, columns, sizeof columns / sizeof *columns);
-	if (!error)
-		error = npu_store_show(c, choice.row.key, add_tile, &l);
+	int error = npu_store_show(c, choice.row.key, add_tile, &l);
 	if (error) {
 		status = exit_npu(c, error, NULL);
 	} else if (o->json) {
@@ -348,12 +349,18 @@ static int do_compact(npu_client *c, const struct options *o)
 
 static const struct {
 	const char *name, *operand; /* what it needs one of, or NULL */
+	int most;		    /* words it takes */
 	int (*run)(npu_client *c, const struct options *o);
-	bool superseded, remove; /* options it takes */
+	bool superseded, remove, out, reading; /* options it takes; --out it needs */
 } subcommands[] = {
-	{"ls", NULL, do_ls, false, false},	     {"show", "HASH", do_show, false, false},
-	{"verify", NULL, do_verify, false, true},    {"prune", NULL, do_prune, true, false},
-	{"compact", NULL, do_compact, false, false},
+	{"ls", NULL, 0, do_ls, false, false, false, false},
+	{"show", "HASH", 1, do_show, false, false, false, false},
+	{"verify", NULL, 0, do_verify, false, true, false, false},
+	{"prune", NULL, 0, do_prune, true, false, false, false},
+	{"compact", NULL, 0, do_compact, false, false, false, false},
+	{"add", "MODEL", 1, do_add, false, false, false, true},
+	{"export", "HASH", 1, do_export, false, false, true, false},
+	{"import", "MODEL", STORE_WORDS, do_import, false, false, false, true},
 };
 
 int do_store(npu_client *c, const struct options *o)
@@ -361,19 +368,27 @@ int do_store(npu_client *c, const struct options *o)
 	const char *name = o->operands[0] ? o->operands[0] : "ls";
 
 	for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
+		int words = 0;
 		if (strcmp(name, subcommands[i].name) != 0)
 			continue;
-		const char *word = o->operands[0] ? o->operands[1] : NULL;
-		if (subcommands[i].operand && !word)
-			return exit_usage("store %s: which %s? npuctl store ls lists them", name,
-					  subcommands[i].operand);
-		if (!subcommands[i].operand && word)
-			return exit_usage("store %s: '%s' is one word too many", name, word);
-		if ((o->superseded && !subcommands[i].superseded) || (o->remove && !subcommands[i].remove))
-			return exit_usage("store %s: --%s does not go with it", name,
-					  o->superseded && !subcommands[i].superseded ? "superseded"
-										      : "remove");
+		while (o->operands[0] && o->operands[words + 1])
+			words++;
+		if (subcommands[i].operand && !words)
+			return exit_usage(
+				"store %s: which %s?%s", name, subcommands[i].operand,
+				strcmp(subcommands[i].operand, "HASH") ? "" : " npuctl store ls lists them");
+		if (words > subcommands[i].most)
+			return exit_usage("store %s: '%s' is one word too many", name,
+					  o->operands[subcommands[i].most + 1]);
+		const char *wrong = o->superseded && !subcommands[i].superseded ? "--superseded does"
+				    : o->remove && !subcommands[i].remove	? "--remove does"
+				    : o->out && !subcommands[i].out		? "--out does"
+				    : o->reading_given && !subcommands[i].reading
+					    ? "--tensor, --tile and their like do"
+					    : NULL;
+		if (wrong)
+			return exit_usage("store %s: %s not go with it", name, wrong);
 		return subcommands[i].run(c, o);
 	}
-	return exit_usage("store %s: ls, show, verify, prune or compact", name);
+	return exit_usage("store %s: ls, show, verify, prune, compact, add, export or import", name);
 }

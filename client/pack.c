@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,43 +22,20 @@ static int complain_err(const struct err *err)
 	return exit_complain(exit_status(err->code), "%s", err->text);
 }
 
-/* The loader reads and packs on a thread of its own, so that this one can show how far it is. */
-struct packing {
-	struct load *load;
-	int result;
-	struct err err;
-	atomic_bool done;
-};
-
-static void *pack(void *arg)
+static void show(void *arg, uint32_t done, uint32_t tiles)
 {
-	struct packing *p = arg;
-
-	p->result = load_identify(p->load, &p->err);
-	if (p->result == 0)
-		p->result = load_fill(p->load, &p->err);
-	atomic_store(&p->done, true);
-	return NULL;
+	progress_show(arg, done, tiles);
 }
 
 static int pack_all(struct load *l)
 {
-	struct packing p = {.load = l};
 	struct progress progress;
-	pthread_t thread;
+	struct err err;
 
 	progress_begin(&progress);
-	if (pthread_create(&thread, NULL, pack, &p))
-		return exit_complain(EX_TEMPFAIL, "cannot start a thread");
-	while (!atomic_load(&p.done)) {
-		uint32_t done = atomic_load(&l->tiles_done);
-		if (done)
-			progress_show(&progress, done, l->geometry.tiles);
-		usleep(2000);
-	}
-	pthread_join(thread, NULL);
+	int r = packer_pack(l, show, &progress, &err);
 	progress_end(&progress);
-	return p.result ? complain_err(&p.err) : 0;
+	return r ? complain_err(&err) : 0;
 }
 
 static int write_tile(const struct load *l, const char *folder, const char *name, uint32_t t)
@@ -139,16 +115,9 @@ static int pack_and_write(const struct options *o, struct load *l)
 static int load_make(struct load **out, const struct options *o, struct model *m,
 		     const struct hash_secret *secret, const struct kernels *kernels)
 {
-	struct load_request request = {
-		.options = {.transpose = o->transpose, .is_signed = o->is_signed, .k = (uint32_t)o->k},
-		.tile = (uint32_t)o->tile,
-		.layout =
-			o->layout && strcmp(o->layout, "row-major") == 0 ? LAYOUT_ROW_MAJOR : LAYOUT_BLOCKED,
-		.tensor = strdup(o->tensor ? o->tensor : ""),
-	};
+	struct load_request request = packer_request(&o->reading);
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
-	q8_layout_of(o->q8 ? o->q8 : "auto", strlen(o->q8 ? o->q8 : "auto"), &request.options.q8);
 	if (packer_new(out, m, &request, secret, kernels,
 		       cpus > 0 && cpus < THREADS_MAX ? (unsigned)cpus : THREADS_MAX))
 		return exit_complain(EX_TEMPFAIL, "not enough memory");
@@ -193,7 +162,7 @@ int command_check(const struct options *o, char *const *operands)
 		return exit_complain(EX_NOINPUT, "%s: not there", name);
 	if (fd < 0)
 		return exit_complain(EX_NOINPUT, "%s: cannot open: %s", name, strerror(errno));
-	if (q4hi_open(&q, fd, name, 0, (uint32_t)o->tile, &err) || q4hi_read(&q, NULL, NULL, &err))
+	if (q4hi_open(&q, fd, name, 0, (uint32_t)o->reading.tile, &err) || q4hi_read(&q, NULL, NULL, &err))
 		return complain_err(&err);
 	if (!o->json) {
 		printf("sound: kd %" PRIu32 ", nd %" PRIu32 ", %" PRIu64 " bytes, hash %016" PRIx64 "\n",

@@ -93,18 +93,11 @@ static int run_open(struct run *r)
 {
 	const struct options *o = r->options;
 	struct progress progress;
-	struct npu_head_options options = {
-		.tensor = o->tensor,
-		.layout = o->layout,
-		.tile = (uint32_t)o->tile,
-		.transpose = o->transpose,
-		.q8 = o->q8,
-		.is_signed = o->is_signed,
-		.k = (uint32_t)o->k,
-		.progress = on_progress,
-		.progress_arg = &progress,
-	};
+	struct npu_head_options options = reading_options(&o->reading);
 	int error;
+
+	options.progress = on_progress;
+	options.progress_arg = &progress;
 
 	progress_begin(&progress);
 	error = npu_connect(&r->client, o->socket, "npu-head");

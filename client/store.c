@@ -127,6 +127,30 @@ NPU_API int npu_store_show(npu_client *c, const unsigned char key[25],
 	return r;
 }
 
+NPU_API int npu_store_read(npu_client *c, const unsigned char key[25], uint32_t tile, uint32_t piece,
+			   void *to, size_t *size, bool *scales)
+{
+	struct req_store_read q = {.key = {(const char *)key, 25}, .tile = tile, .piece = piece};
+	struct rep_store_read p = {};
+	cleanup(answer_fini) struct answer a = {};
+	int r = client_usable(c);
+
+	if (r == 0 && (!key || !to || !size || !scales))
+		return err_set(client_err(), NPU_E_BAD_VALUE,
+			       "npu_store_read: key, to, size and scales must be given");
+	if (r == 0)
+		r = ask_patiently(c, OP_store_read, &q, &p, &a);
+	if (r)
+		return r;
+	if (p.payload.size > NPU_STORE_PIECE || !p.payload.size)
+		return err_set(client_err(), NPU_E_MALFORMED, "store.read: a piece of %zu bytes",
+			       p.payload.size);
+	memcpy(to, p.payload.data, p.payload.size);
+	*size = p.payload.size;
+	*scales = p.scales;
+	return 0;
+}
+
 static int give_bad(const struct proto_list *list,
 		    int (*bad)(void *arg, const struct npu_stored_bad_row *row), void *arg)
 {

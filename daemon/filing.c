@@ -16,12 +16,17 @@ struct filed {
 	struct stored_head head;
 	struct head_key *spared;
 	size_t spared_count;
-	bool *packed; /* [tiles] */
+	enum {
+		FILED_USE,
+		FILED_WRITE,
+		FILED_WRITE_MISSING
+	} what;	     /* nothing; `write`; what the store lacks */
+	bool *write; /* [tiles] */
 	uint64_t session;
 	double seconds;
-	uint32_t from_store, packed_count, refused;
-	uint32_t written;
-	struct err err; /* of the first write that failed */
+	uint32_t from_store, packed, refused;
+	uint32_t written, there; /* tiles; that were in the store */
+	struct err err;		 /* of the first write that failed */
 };
 
 static void log_open(const struct object *o, uint64_t session, uint32_t from_store, uint32_t packed,
@@ -67,9 +72,15 @@ static void work(struct writer_job *job, const atomic_bool *stop)
 {
 	struct filed *f = link_of(job, struct filed, job);
 	struct imagestore *store = f->server->filing.store;
-	struct object *o = f->object;
+	const struct object *o = f->object;
+	struct record_header header;
 
-	if (!f->packed_count) {
+	for (uint32_t t = 0; t < o->geometry.tiles; t++) {
+		if (f->what == FILED_WRITE_MISSING)
+			f->write[t] = imagestore_tile(store, &f->head.key, t, &header) != IMAGE_HIT;
+		f->there += !f->write[t];
+	}
+	if (f->there == o->geometry.tiles) {
 		imagestore_use(store, &f->head, &f->err);
 		return;
 	}
@@ -78,7 +89,7 @@ static void work(struct writer_job *job, const atomic_bool *stop)
 	for (uint32_t t = 0; t < o->geometry.tiles && !f->err.code; t++) {
 		struct image_tile_io io = load_tile_io(&o->target.image, o->resident.identity.hash, t);
 		io.nonfinite = o->tile_nonfinite[t];
-		if (f->packed[t] && imagestore_write(store, &io, stop, &f->err) == 0)
+		if (f->write[t] && imagestore_write(store, &io, stop, &f->err) == 0)
 			f->written++;
 	}
 }
@@ -106,23 +117,18 @@ static void done(struct writer_job *job)
 	struct server *s = f->server;
 	struct object *o = f->object;
 
-	if (f->packed_count) {
+	o->stored = f->there + f->written == o->geometry.tiles;
+	if (f->what != FILED_USE) {
 		o->writing = 0;
 		o->written = f->written;
-		log_open(o, f->session, f->from_store, f->packed_count, f->written, f->refused, f->seconds);
+		log_open(o, f->session, f->from_store, f->packed, f->written, f->refused, f->seconds);
 		note_failure(&s->filing, &f->err);
 		handles_written(o);
 	}
 	object_release(o);
 	free(f->spared);
-	free(f->packed);
+	free(f->write);
 	free(f);
-}
-
-void filing_attached(const struct object *o, const struct handle *h)
-{
-	if (h)
-		log_open(o, h->session->number, 0, 0, 0, 0, h->seconds);
 }
 
 static uint64_t stored_bytes(const struct object *o)
@@ -137,29 +143,18 @@ static uint64_t stored_bytes(const struct object *o)
 	return bytes;
 }
 
-void filing_loaded(struct object *o, const struct load *l, const struct handle *h)
+/* What the store is to take of `o`; NULL where there is no memory, and it takes nothing. */
+static struct filed *filed_new(struct object *o, const struct handle *h)
 {
-	struct server *s = o->server;
 	const struct geometry *g = &o->geometry;
-	uint64_t session = h ? h->session->number : 0;
-	double seconds = h ? h->seconds : 0;
+	struct filed *f = calloc(1, sizeof *f);
 
-	for (const char *line = l->refusals; *line;) {
-		size_t size = strcspn(line, "\n");
-		log_line("store", 0, "%s: refused: %.*s", o->label, (int)size, line);
-		line += size + (line[size] == '\n');
-	}
-	struct filed *f = l->store ? calloc(1, sizeof *f) : NULL;
-	if (f && !(f->packed = calloc(g->tiles, sizeof *f->packed))) {
+	if (!f || !(f->write = calloc(g->tiles, sizeof *f->write))) {
 		free(f);
-		f = NULL;
+		return NULL;
 	}
-	if (!f || !l->packed)
-		log_open(o, session, l->from_store, l->packed, 0, l->refused, seconds);
-	if (!f)
-		return;
 	f->job = (struct writer_job){.prepare = prepare, .work = work, .done = done};
-	f->server = s;
+	f->server = o->server;
 	f->object = o;
 	f->head.key = load_tile_io(&o->target.image, o->resident.identity.hash, 0).key;
 	f->head.tiles = g->tiles;
@@ -167,16 +162,73 @@ void filing_loaded(struct object *o, const struct load *l, const struct handle *
 	f->head.bytes = stored_bytes(o);
 	snprintf(f->head.label, sizeof f->head.label, "%s", o->label);
 	snprintf(f->head.tensor, sizeof f->head.tensor, "%.128s", o->tensor);
-	for (uint32_t t = 0; t < g->tiles; t++)
-		f->packed[t] = l->tiles[t].packed;
-	f->session = session;
-	f->seconds = seconds;
-	f->from_store = l->from_store;
-	f->packed_count = l->packed;
-	f->refused = l->refused;
-	o->writing = l->packed;
+	f->session = h ? h->session->number : 0;
+	f->seconds = h ? h->seconds : 0;
+	return f;
+}
+
+/* Gives it to the writer; `tiles` of it may be written for `h`. */
+static void filed_begin(struct filed *f, uint32_t tiles, struct handle *h)
+{
+	struct object *o = f->object;
+
+	if (tiles) {
+		o->writing = tiles;
+		o->written = 0;
+		if (h)
+			h->opened.writes = true;
+	}
 	object_hold(o);
-	writer_add(&s->filing.writer, &f->job);
+	writer_add(&f->server->filing.writer, &f->job);
+}
+
+void filing_attached(struct object *o, const struct load *l, struct handle *h)
+{
+	bool missing = l->store && !o->stored && !o->writing && !o->resident.fleeting;
+	struct filed *f = missing ? filed_new(o, h) : NULL;
+
+	if (!f) {
+		if (h)
+			log_open(o, h->session->number, 0, 0, 0, 0, h->seconds);
+		return;
+	}
+	f->what = FILED_WRITE_MISSING;
+	filed_begin(f, o->geometry.tiles, h);
+}
+
+void filing_loaded(struct object *o, const struct load *l, struct handle *h)
+{
+	for (const char *line = l->refusals; *line;) {
+		size_t size = strcspn(line, "\n");
+		log_line("store", 0, "%s: refused: %.*s", o->label, (int)size, line);
+		line += size + (line[size] == '\n');
+	}
+	struct filed *f = l->store ? filed_new(o, h) : NULL;
+	o->stored = l->store && !l->packed;
+	if (!f || !l->packed)
+		log_open(o, h ? h->session->number : 0, l->from_store, l->packed, 0, l->refused,
+			 h ? h->seconds : 0);
+	if (!f)
+		return;
+	f->what = l->packed ? FILED_WRITE : FILED_USE;
+	for (uint32_t t = 0; t < o->geometry.tiles; t++)
+		f->write[t] = l->tiles[t].packed;
+	f->from_store = l->from_store;
+	f->packed = l->packed;
+	f->refused = l->refused;
+	filed_begin(f, l->packed, h);
+}
+
+void filing_removed(struct server *s, const struct head_key *key)
+{
+	link_each(at, &s->residency.objects)
+	{
+		struct resident *r = link_of(at, struct resident, in_objects);
+		const struct identity *i = &r->identity;
+		if (i->kd == key->kd && i->nd == key->nd && i->layout == key->layout &&
+		    memcmp(i->hash, key->hash, sizeof key->hash) == 0)
+			link_of(r, struct object, resident)->stored = false;
+	}
 }
 
 const struct hash_secret *filing_secret(const struct server *s)

@@ -39,11 +39,17 @@ const struct hash_secret *filing_secret(const struct server *server);
  * are written in the background, and the log has a line on the open when that is done; if there is nothing to
  * write, now.
  */
-void filing_loaded(struct object *o, const struct load *load, const struct handle *h);
+void filing_loaded(struct object *o, const struct load *load, struct handle *h);
 
-/* `h` (NULL: it has gone) got the object that was resident, or that somebody else loaded: a line in the log.
+/*
+ * `h` (NULL: it has gone) got the object that was resident, or that somebody else loaded: a line in the log.
+ * Where `load` may use the store and the object is not in it (it was loaded without, or could not be
+ * written), it is written first.
  */
-void filing_attached(const struct object *o, const struct handle *h);
+void filing_attached(struct object *o, const struct load *load, struct handle *h);
+
+/* The head was taken out of the store. */
+void filing_removed(struct server *server, const struct head_key *key);
 
 /* Keys of what is resident, which is not evicted from the store; owned by the caller. */
 struct head_key *filing_resident(const struct server *server, size_t *count);

@@ -22,6 +22,7 @@ struct handle {
 		uint32_t from_store, packed, refused; /* tiles */
 		uint64_t gathered;		      /* columns read to be packed */
 		bool hashed;			      /* the file was read whole, for its name */
+		bool writes;			      /* its tiles go into the image store for this open */
 		char refusals[1024];		      /* a line each */
 	} opened;
 	char note[160]; /* of the matrix it opened: another handle of this object may have been told more */

@@ -239,7 +239,7 @@ static void fetch_done(struct fetch *j)
 		handle_settled(h, o, attached, NULL);
 	}
 	if (attached)
-		filing_attached(o, h);
+		filing_attached(o, l, h);
 	else
 		filing_loaded(o, l, h);
 	load_free(l);

@@ -24,6 +24,7 @@ struct object {
 	uint64_t nonfinite, rows;
 	uint64_t *tile_nonfinite;  /* [geometry.tiles], when ready */
 	uint32_t writing, written; /* tiles: still to go into the image store; gone there */
+	bool stored;		   /* all its tiles are in the image store, for all that is known */
 	unsigned handles;
 	uint64_t last_session; /* number of the session that gave it back last */
 	bool damaged;	       /* in memory: out of the table, nobody may use it */

@@ -118,8 +118,8 @@ void head_answer_wait(struct request *r)
 		a.refusals = PROTO_STR(h->opened.refusals);
 		a.gathered_columns = h->opened.gathered;
 		a.hashed = h->opened.hashed;
-		a.written = h->opened.packed ? o->written : 0;
-		a.writing = h->opened.packed ? o->writing : 0;
+		a.written = h->opened.writes ? o->written : 0;
+		a.writing = h->opened.writes ? o->writing : 0;
 		a.nonfinite = o->nonfinite;
 		a.seconds = h->seconds;
 	}

@@ -195,6 +195,10 @@ struct chore {
 	uint64_t bytes, before, after; /* verify, prune; compact */
 	struct bad bad[BAD_MAX];       /* verify */
 	size_t bad_count;
+	struct head_key key; /* read */
+	uint32_t tile, piece, length;
+	bool scales;
+	char *payload; /* owned */
 };
 
 static void chore_prepare(struct writer_job *job)
@@ -224,7 +228,11 @@ static void chore_done(struct writer_job *job)
 		else
 			c->answer(c, r);
 	}
+	for (size_t i = 0; i < c->bad_count; i++)
+		if (c->bad[i].removed)
+			filing_removed(c->server, &c->bad[i].head.key);
 	free(c->spared);
+	free(c->payload);
 	free(c);
 }
 
@@ -236,6 +244,8 @@ static int chore_begin(struct chore *c, struct request *r, struct err *err)
 		       : err_set(err, NPU_E_NO_MEMORY, "no memory to look at the image store");
 
 	if (result) {
+		if (c)
+			free(c->payload);
 		free(c);
 		return result;
 	}
@@ -390,6 +400,53 @@ int on_store_compact(struct request *r, const struct req_store_compact *q, struc
 	if (c) {
 		c->act = compact;
 		c->answer = answer_compact;
+	}
+	return chore_begin(c, r, err);
+}
+
+static int read_piece(struct chore *c, const atomic_bool *stop)
+{
+	struct refusal why;
+
+	(void)stop;
+	switch (imagestore_piece(c->server->filing.store, &c->key, c->tile, c->piece, c->payload, &c->length,
+				 &c->scales, &why)) {
+	case IMAGE_HIT:
+		return 0;
+	case IMAGE_MISS:
+		return err_set(&c->err, NPU_E_NO_SUCH_HANDLE,
+			       "the image store has no tile %u of this head, or no piece %u of it", c->tile,
+			       c->piece);
+	case IMAGE_REFUSED:
+		break;
+	}
+	return err_set(&c->err, NPU_E_BAD_IMAGE, "%s: %s; npuctl store verify --remove takes the head out",
+		       refusal_name(why.reason), why.text);
+}
+
+static void answer_read(const struct chore *c, struct request *r)
+{
+	struct rep_store_read a = {.payload = {c->payload, c->length}, .scales = c->scales};
+	request_reply(r, &a);
+}
+
+int on_store_read(struct request *r, const struct req_store_read *q, struct rep_store_read *a,
+		  struct err *err)
+{
+	(void)a;
+	if (q->key.size != sizeof(struct record_head))
+		return err_set(err, NPU_E_BAD_VALUE, "key is no key of a row of store.list");
+	struct chore *c = calloc(1, sizeof *c);
+	if (c && !(c->payload = malloc(RECORD_CHUNK_MAX))) {
+		free(c);
+		c = NULL;
+	}
+	if (c) {
+		c->act = read_piece;
+		c->answer = answer_read;
+		record_head_unkey(&c->key, (const struct record_head *)q->key.data);
+		c->tile = (uint32_t)q->tile;
+		c->piece = (uint32_t)q->piece;
 	}
 	return chore_begin(c, r, err);
 }

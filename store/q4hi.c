@@ -51,12 +51,12 @@ void q4hi_name(char to[Q4HI_NAME_MAX], const unsigned char hash[16], uint32_t ti
 	snprintf(to, Q4HI_NAME_MAX, "headimg-%s-t%" PRIu32 ".q4hi", hex, tile);
 }
 
-static int write_all(int fd, const char *label, const void *from, size_t size, struct err *err)
+static int write_all(int fd, const char *label, uint64_t at, const void *from, size_t size, struct err *err)
 {
 	const char *next = from;
 
 	while (size) {
-		ssize_t n = write(fd, next, size);
+		ssize_t n = pwrite(fd, next, size, (off_t)at);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
@@ -64,24 +64,76 @@ static int write_all(int fd, const char *label, const void *from, size_t size, s
 			return err_sys(err, number, "%s: cannot write the image", label);
 		}
 		next += n;
+		at += (uint64_t)n;
 		size -= (size_t)n;
 	}
 	return 0;
 }
 
-int q4hi_write(int fd, const char *label, uint32_t kd, uint32_t nd, const int8_t *codes, const float *scales,
-	       struct err *err)
+static int write_header(const struct q4hi_writer *w, struct err *err)
 {
-	size_t count = (size_t)kd * nd;
-	struct header h = {.kd = kd, .nd = nd};
+	struct header h = {.kd = w->kd, .nd = w->nd, .hash = w->hash};
 
 	memcpy(h.magic, magic, sizeof magic);
 	memcpy(h.version, version, sizeof version);
-	h.hash = fnv_add(fnv_add(FNV_BEGIN, codes, count), scales, nd * sizeof *scales);
-	int r = write_all(fd, label, &h, sizeof h, err);
+	return write_all(w->fd, w->label, 0, &h, sizeof h, err);
+}
+
+int q4hi_begin(struct q4hi_writer *w, int fd, const char *label, uint32_t kd, uint32_t nd, struct err *err)
+{
+	*w = (struct q4hi_writer){.fd = fd, .label = label, .kd = kd, .nd = nd, .hash = FNV_BEGIN};
+	if (q4hi_size(kd, nd))
+		return 0;
+	return err_set(err, NPU_E_BAD_GEOMETRY, "%s: kd %" PRIu32 ", nd %" PRIu32 " do not fit a file", label,
+		       kd, nd);
+}
+
+int q4hi_add(struct q4hi_writer *w, const void *bytes, size_t size, struct err *err)
+{
+	uint64_t left = q4hi_size(w->kd, w->nd) - Q4HI_HEADER - w->done;
+
+	if (size > left)
+		return err_set(err, NPU_E_BAD_COUNT,
+			       "%s: %zu bytes more, and only %" PRIu64 " belong into it", w->label, size,
+			       left);
+	int r = write_all(w->fd, w->label, Q4HI_HEADER + w->done, bytes, size, err);
+	w->hash = fnv_add(w->hash, bytes, size);
+	w->done += size;
+	return r;
+}
+
+int q4hi_pad(struct q4hi_writer *w, struct err *err)
+{
+	static const char zeros[4096];
+	uint64_t codes = (uint64_t)w->kd * w->nd;
+	int r = 0;
+
+	while (r == 0 && w->done < codes)
+		r = q4hi_add(w, zeros, codes - w->done < sizeof zeros ? codes - w->done : sizeof zeros, err);
+	return r;
+}
+
+int q4hi_end(struct q4hi_writer *w, struct err *err)
+{
+	uint64_t must = q4hi_size(w->kd, w->nd) - Q4HI_HEADER;
+
+	if (w->done != must)
+		return err_set(err, NPU_E_BAD_COUNT, "%s: %" PRIu64 " of %" PRIu64 " bytes were written",
+			       w->label, w->done, must);
+	return write_header(w, err);
+}
+
+int q4hi_write(int fd, const char *label, uint32_t kd, uint32_t nd, const int8_t *codes, const float *scales,
+	       struct err *err)
+{
+	struct q4hi_writer w;
+	int r = q4hi_begin(&w, fd, label, kd, nd, err);
+
 	if (r == 0)
-		r = write_all(fd, label, codes, count, err);
-	return r ? r : write_all(fd, label, scales, nd * sizeof *scales, err);
+		r = q4hi_add(&w, codes, (size_t)kd * nd, err);
+	if (r == 0)
+		r = q4hi_add(&w, scales, nd * sizeof *scales, err);
+	return r ? r : q4hi_end(&w, err);
 }
 
 static int read_all(const struct q4hi *q, uint64_t at, void *to, size_t size, struct err *err)

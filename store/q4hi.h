@@ -18,7 +18,23 @@ uint64_t q4hi_size(uint32_t kd, uint32_t nd);
 #define Q4HI_NAME_MAX 64
 void q4hi_name(char to[Q4HI_NAME_MAX], const unsigned char hash[16], uint32_t tile);
 
-/* Writes codes[kd * nd] and scales[nd] to `fd`, from where it stands. IO. */
+/* A file that is written piece by piece. */
+struct q4hi_writer {
+	int fd; /* the caller's; can be sought */
+	const char *label;
+	uint32_t kd, nd;
+	uint64_t hash, done; /* of codes and scales; bytes of them */
+};
+/* All begin at byte 0 of the file. IO. */
+int q4hi_begin(struct q4hi_writer *w, int fd, const char *label, uint32_t kd, uint32_t nd, struct err *err);
+/* The codes, then the scales, in any pieces; BAD_COUNT where they are more than there are. */
+int q4hi_add(struct q4hi_writer *w, const void *bytes, size_t size, struct err *err);
+/* Zeros up to the end of the codes. */
+int q4hi_pad(struct q4hi_writer *w, struct err *err);
+/* The header, which says what was written. BAD_COUNT where something is missing. */
+int q4hi_end(struct q4hi_writer *w, struct err *err);
+
+/* Writes codes[kd * nd] and scales[nd] to the file `fd`. IO. */
 int q4hi_write(int fd, const char *label, uint32_t kd, uint32_t nd, const int8_t *codes, const float *scales,
 	       struct err *err);
 

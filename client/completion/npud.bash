@@ -1,14 +1,14 @@
 # Completion of npud's programs for bash: commands and options as each program's --help has them, and what the daemon
 # knows now. A daemon that does not answer within a second completes nothing.
 
-_npud_ids() { # COMMAND: the first column of a table of npuctl, from the daemon that the line names
+_npud_ids() { # COMMAND [PATTERN]: the first column of a table of npuctl, from the daemon that the line names
 	local i socket=()
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
 		-s | --socket) socket=(--socket "${COMP_WORDS[i + 1]}") ;;
 		esac
 	done
-	timeout 1 npuctl "$1" --no-headers "${socket[@]}" 2>/dev/null | awk '$1 ~ /^[0-9]+$/ { print $1 }'
+	timeout 1 npuctl "$1" --no-headers "${socket[@]}" 2>/dev/null | awk -v id="${2:-^[0-9]+$}" '$1 ~ id { print $1 }'
 }
 
 # What an option's value is: the word behind it in the help, "-x, --x FILE". False for one without a value.
@@ -39,7 +39,13 @@ _npud_argument() { # PROGRAM COMMAND: what comes behind it
 	npuctl:kick) words=$(_npud_ids clients) ;;
 	npuctl:evict | npuctl:pin | npuctl:unpin) words=$(_npud_ids heads) ;;
 	npuctl:tickets) [[ $before == tickets ]] && words="show revoke move" || words=$(_npud_ids tickets) ;;
-	npuctl:store) [[ $before == store ]] && words="ls show verify prune compact" ;;
+	npuctl:store)
+		case $before in
+		store) words="ls show verify prune compact add export import" ;;
+		show | export) words=$(_npud_ids store '^[0-9a-f]+$') ;;
+		*) compopt -o default ;; # models and Q4HI files
+		esac
+		;;
 	npuctl:kernels) [[ $before == kernels ]] && words="ls import remove undo" || compopt -o default ;;
 	npuctl:why) words=$(_npud_ids tickets) ;;
 	npuctl:plan | npu-head:* | npu-bench:*) compopt -o default ;; # models and other files

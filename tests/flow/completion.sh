@@ -24,7 +24,7 @@ compopt() { options=$*; } # which works in a completion only
 
 completes "npuctl " status clients heads ping kick events evict pin drain resume tickets
 completes "npuctl tickets " show revoke move
-completes "npuctl store " ls show verify prune compact
+completes "npuctl store " ls show verify prune compact add export import
 completes "npuctl kernels " ls import remove undo
 completes "npuctl kernels import "
 [[ $options == *default* ]] || fail "npuctl kernels import offers no files"

@@ -1,0 +1,255 @@
+/* npuctl: heads into the image store ahead of time, and out of it as Q4HI files. */
+#include "npuctl.h"
+#include "output.h"
+#include "own.h"
+#include "q4hi.h"
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+	interrupted = number;
+}
+
+static int on_progress(void *arg, uint64_t done, uint64_t tiles)
+{
+	if (interrupted)
+		return 1;
+	progress_show(arg, done, tiles);
+	return 0;
+}
+
+/* The head that was opened, among those that are stored. */
+struct search {
+	const struct npu_head_info *info;
+	unsigned char key[25];
+	uint64_t there;
+	bool found;
+};
+
+static int look(void *arg, const struct npu_stored_row *row)
+{
+	struct search *s = arg;
+	const struct npu_head_info *i = s->info;
+
+	if (strcmp(row->hash, i->hash) == 0 && row->kpad == i->kpad && row->tile == i->tile &&
+	    strcmp(row->layout, i->layout) == 0) {
+		memcpy(s->key, row->key, sizeof s->key);
+		s->found = true;
+	}
+	return 0;
+}
+
+static int count(void *arg, const struct npu_stored_tile_row *row)
+{
+	struct search *s = arg;
+	s->there += row->there;
+	return 0;
+}
+
+static int print_added(const struct options *o, const struct npu_head_info *i)
+{
+	char bytes[TABLE_UNIT];
+
+	if (o->json)
+		return print_json(json_pack(
+			"{so so so sI sI sI so sI sI sI sI so}", "model", table_json_string(o->operands[1]),
+			"tensor", table_json_string(i->tensor), "hash", table_json_string(i->hash), "kpad",
+			(json_int_t)i->kpad, "tile", (json_int_t)i->tile, "tiles", (json_int_t)i->tiles,
+			"layout", table_json_string(i->layout), "bytes", (json_int_t)i->bytes, "packed",
+			(json_int_t)i->packed, "written", (json_int_t)i->written, "refused",
+			(json_int_t)i->refused, "seconds", table_json_real(i->seconds)));
+	printf("%.8s  %" PRIu32 " tiles, %s: %" PRIu64 " written, %" PRIu64 " were there\n", i->hash,
+	       i->tiles, table_format_bytes(bytes, i->bytes), i->written, i->tiles - i->written);
+	return 0;
+}
+
+/* Whether all of it is in the store now, as a table or not. */
+static int tell_stored(npu_client *c, const struct options *o, const struct npu_head_info *i)
+{
+	struct search s = {.info = i};
+	struct npu_store store;
+	int error = npu_store_list(c, &store, look, &s);
+
+	if (!error && s.found)
+		error = npu_store_show(c, s.key, count, &s);
+	if (error)
+		return exit_npu(c, error, NULL);
+	if (s.there == i->tiles)
+		return print_added(o, i);
+	return exit_complain(EX_IOERR,
+			     "store %s: of %" PRIu32 " tiles %" PRIu64
+			     " are in the store; npud's log says why the others could not be written",
+			     o->operands[0], i->tiles, s.there);
+}
+
+static int open_and_store(npu_client *c, const struct options *o, struct npu_head_options *options)
+{
+	struct npu_head_info info;
+	struct progress progress;
+	npu_head *head;
+
+	options->progress = on_progress;
+	options->progress_arg = &progress;
+	progress_begin(&progress);
+	int error = npu_head_open(c, o->operands[1], options, &head, &info);
+	progress_end(&progress);
+	if (interrupted)
+		return exit_complain(128 + interrupted, "interrupted");
+	if (error)
+		return exit_model(c, error, o->operands[1]);
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	error = npu_head_stored(head, &info);
+	int status = error ? exit_npu(c, error, NULL) : tell_stored(c, o, &info);
+	npu_head_close(head);
+	return status;
+}
+
+int add_model(npu_client *c, const struct options *o, uint32_t tile, const char *layout)
+{
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	struct npu_head_options options = reading_options(&o->reading);
+	const char *off = getenv("NPUD_STORE");
+	struct npu_store store;
+
+	if (off && (strcmp(off, "0") == 0 || strcmp(off, "no") == 0))
+		return exit_usage("store %s: NPUD_STORE=%s turns the store off; unset it", o->operands[0],
+				  off);
+	int error = npu_store_list(c, &store, NULL, NULL);
+	if (error)
+		return exit_npu(c, error, NULL);
+	if (store.off[0])
+		return exit_complain(EX_UNAVAILABLE, "store %s: there is no image store: %s", o->operands[0],
+				     store.off);
+	if (tile)
+		options.tile = tile;
+	if (layout)
+		options.layout = layout;
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	return open_and_store(c, o, &options);
+}
+
+int do_add(npu_client *c, const struct options *o)
+{
+	return add_model(c, o, 0, NULL);
+}
+
+/* A tile on its way from the daemon into a file. */
+struct exporting {
+	npu_client *client;
+	const struct npu_stored_row *row;
+	char *piece; /* NPU_STORE_PIECE */
+};
+
+static int export_pieces(const struct exporting *e, uint32_t tile, struct q4hi_writer *w)
+{
+	uint64_t scales_end = q4hi_size(w->kd, w->nd) - Q4HI_HEADER;
+	struct err err;
+
+	for (uint32_t piece = 0; w->done < scales_end; piece++) {
+		bool scales;
+		size_t size;
+		int error = npu_store_read(e->client, e->row->key, tile, piece, e->piece, &size, &scales);
+		if (error)
+			return exit_npu(e->client, error, NULL);
+		if ((scales && q4hi_pad(w, &err)) || q4hi_add(w, e->piece, size, &err))
+			return exit_complain(exit_status(err.code), "%s", err.text);
+	}
+	if (q4hi_end(w, &err))
+		return exit_complain(exit_status(err.code), "%s", err.text);
+	return 0;
+}
+
+static int export_tile(const struct exporting *e, const char *folder, const char *name, uint32_t tile)
+{
+	struct output out = {.fd = -1};
+	struct q4hi_writer w;
+	char path[PATH_MAX];
+	struct err err;
+	int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+
+	if (n < 0 || (size_t)n >= sizeof path)
+		return exit_complain(EX_CANTCREAT, "%s: the name is too long", folder);
+	int status = output_open(&out, path);
+	if (status == 0 && q4hi_begin(&w, out.fd, path, (uint32_t)e->row->kpad, (uint32_t)e->row->tile, &err))
+		status = exit_complain(exit_status(err.code), "%s", err.text);
+	if (status == 0)
+		status = export_pieces(e, tile, &w);
+	if (status == 0)
+		status = output_commit(&out);
+	output_fini(&out);
+	return status;
+}
+
+static int export_all(const struct exporting *e, const char *folder, struct listing *l)
+{
+	const struct npu_stored_row *row = e->row;
+	struct progress progress;
+	int status = 0;
+
+	progress_begin(&progress);
+	for (uint32_t t = 0; t < row->tiles && status == 0; t++) {
+		char name[Q4HI_NAME_MAX];
+		uint64_t bytes = q4hi_size((uint32_t)row->kpad, (uint32_t)row->tile);
+		/* The content hash begins the key. */
+		q4hi_name(name, row->key, t);
+		progress_show(&progress, t, row->tiles);
+		status = export_tile(e, folder, name, t);
+		if (status)
+			break;
+		if (l->array) {
+			json_array_append_new(l->array, json_pack("{sI sI ss}", "tile", (json_int_t)t,
+								  "bytes", (json_int_t)bytes, "file", name));
+			continue;
+		}
+		table_cell(&l->table, "%" PRIu32, t);
+		table_bytes(&l->table, bytes);
+		table_cell(&l->table, "%s", name);
+	}
+	progress_end(&progress);
+	return status;
+}
+
+int do_export(npu_client *c, const struct options *o)
+{
+	static const struct table_column columns[] = {{"TILE", true}, {"SIZE", true}, {"FILE", false}};
+	const struct sigaction action = {.sa_handler = output_on_signal};
+	cleanup(freep) char *piece = malloc(NPU_STORE_PIECE);
+	struct choice choice;
+	struct stat st;
+
+	if (!o->out)
+		return exit_usage("store export: no directory to write to was given; --out DIR is required");
+	if (stat(o->out, &st) != 0 || !S_ISDIR(st.st_mode))
+		return exit_complain(EX_CANTCREAT, "%s: is no directory; make it first", o->out);
+	int status = choose_stored(c, o, &choice);
+	if (status)
+		return status;
+	struct listing l = {.array = o->json ? json_array() : NULL};
+	const struct exporting e = {.client = c, .row = &choice.row, .piece = piece};
+	if (!piece || (o->json && !l.array)) {
+		json_decref(l.array);
+		return no_memory();
+	}
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	table_init(&l.table, columns, sizeof columns / sizeof *columns);
+	status = export_all(&e, o->out, &l);
+	if (status == 0 && o->json)
+		status = print_json(json_pack("{so so so sO}", "hash", table_json_string(choice.row.hash),
+					      "label", table_json_string(choice.row.label), "layout",
+					      table_json_string(choice.row.layout), "files", l.array));
+	else if (status == 0 && table_print(&l.table, stdout, o->headers))
+		status = no_memory();
+	json_decref(l.array);
+	table_fini(&l.table);
+	return status;
+}
