@@ -206,12 +206,13 @@ static int refuse_key(struct reading *r, int line, const char *section, const ch
 	unsigned least = ~0u;
 	const struct key *nearest = nearer(NULL, &least, keys, KEYS, section, name);
 	nearest = nearer(nearest, &least, tenant_keys, TENANT_KEYS, section, name);
-	char shown_section[64], shown[64];
+	char shown_section[64], shown[64], where[80] = "before any [section]";
 	err_printable(shown_section, sizeof shown_section, section, strlen(section));
 	err_printable(shown, sizeof shown, name, strlen(name));
-	err_set(r->err, NPU_E_BAD_CONFIG,
-		"%s:%d: there is no key \"%s\" in [%s]; the nearest is \"%s\" in [%s]", r->path, line, shown,
-		shown_section, nearest->name, nearest->section);
+	if (*section)
+		snprintf(where, sizeof where, "in [%s]", shown_section);
+	err_set(r->err, NPU_E_BAD_CONFIG, "%s:%d: there is no key \"%s\" %s; the nearest is \"%s\" in [%s]",
+		r->path, line, shown, where, nearest->name, nearest->section);
 	return 0;
 }
 

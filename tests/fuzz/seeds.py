@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""seeds.py: writes the seeds of fuzz_container and fuzz_decode that corpus/ keeps, one of every reading.
+"""seeds.py: writes the seeds of fuzz_container, fuzz_decode and fuzz_record that corpus/ keeps.
 
 Numbers are from a fixed generator, so the files are the same whenever they are made."""
 import json
@@ -58,6 +58,19 @@ def q8_chunk():
     return struct.pack("<256H", *[0x3f80] * 256) + bytes(codes)
 
 
+KEY = b"0123456789abcde\0" + struct.pack(">IIB", 64, 256, 1)  # what fuzz_record wants
+
+
+def record_header():
+    """Tile 1 of 2 as record.h has it; its own hash is fuzz_record's to set."""
+    return b"NPHI" + struct.pack("<IQ5II2I", 1, 0x1122334455667788, 64, 256, 1, 1, 2, 200, 8 << 20, 2) + KEY[:16] + \
+        bytes(16) + struct.pack("<QQ", 0, 1) + bytes(24) + bytes(8)
+
+
+def record_chunk(chunk, length):
+    return KEY + struct.pack(">II", 1, chunk) + bytes(3) + struct.pack("<IQ", length, 0) + bytes(length)
+
+
 def readings():
     """The names in the order fuzz_decode numbers them."""
     with open(os.path.join(STORE, "types.def")) as f:
@@ -81,6 +94,11 @@ def main():
     put("container", "q4nx-q8c", q4nx([1, 2, 5120], random_bytes(10240), [32, 250]))
     put("container", "llama2c-tied", llama2c(6))
     put("container", "llama2c-untied", llama2c(-6))
+    put("record", "header", b"\0" + record_header())
+    put("record", "header-hashed", b"\1" + record_header())
+    put("record", "header-cut", b"\0" + record_header()[:100])
+    put("record", "chunk-of-codes", b"\2" + record_chunk(0, 2 * 64 * 128))
+    put("record", "chunk-of-scales", b"\2" + record_chunk(1, 256 * 4))
     types, kinds = readings()
     for name, (_, _, size) in GGML.items():
         put("decode", name.lower(), bytes([types.index(name), 0]) + random_bytes(size * (1 if size > 40 else 3)))

@@ -242,6 +242,8 @@ Test(config, tenants_have_names_and_both_commands)
 	cr_expect_str_eq(c.tenants[1].name, "b");
 	cr_expect_eq(c.tenants[1].timeout, 3);
 
+	refused("threads = 1\n", 1,
+		"no key \"threads\" before any [section]; the nearest is \"threads\" in [head]");
 	refused("[tenant]\npause = p\n", 2, "needs a name");
 	refused("[tenant a/b]\npause = p\n", 2, "needs a name");
 	refused("[tenant a]\npause = p\n", 0, "[tenant a] needs both pause and resume");
