@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #define TENANT "tenant"
+#define PRELOAD "preload"
 #define TENANT_ROOM sizeof((struct config_tenant *)0)->pause
 
 static const struct key {
@@ -290,6 +291,31 @@ static bool is_tenant(const char *section)
 	return strncmp(section, TENANT, size) == 0 && (section[size] == ' ' || section[size] == '\0');
 }
 
+/* Another value for a name that was there is that name's. */
+static int read_preload(struct reading *r, const char *name, const char *value)
+{
+	struct config *c = r->config;
+	uint32_t i = 0;
+
+	while (i < c->preload_count && strcmp(c->preloads[i].name, name) != 0)
+		i++;
+	struct config_preload *p = &c->preloads[i];
+	if (i == CONFIG_PRELOADS)
+		err_set(r->err, NPU_E_BAD_CONFIG, "%s:%d: there are more than %u heads in [preload]", r->path,
+			r->line, CONFIG_PRELOADS);
+	else if (strlen(name) >= sizeof p->name || !*value || strlen(value) >= sizeof p->model)
+		err_set(r->err, NPU_E_BAD_CONFIG,
+			"%s:%d: [preload] has NAME = MODEL, a name of at most %zu bytes and a model of 1 to "
+			"%zu",
+			r->path, r->line, sizeof p->name - 1, sizeof p->model - 1);
+	if (r->err->code)
+		return 0;
+	memcpy(p->name, name, strlen(name) + 1);
+	memcpy(p->model, value, strlen(value) + 1);
+	c->preload_count += i == c->preload_count;
+	return 1;
+}
+
 static int on_key(void *arg, const char *section, const char *name, const char *value)
 {
 	struct reading *r = arg;
@@ -299,6 +325,8 @@ static int on_key(void *arg, const char *section, const char *name, const char *
 	const struct key *list = keys;
 	size_t count = KEYS;
 	char *base = (char *)r->config;
+	if (strcmp(section, PRELOAD) == 0)
+		return read_preload(r, name, value);
 	if (is_tenant(section)) {
 		const char *its = section + strlen(TENANT);
 		list = tenant_keys;
@@ -440,7 +468,11 @@ void config_adopt(struct config *running, const struct config *fresh, char *kept
 	if ((running->tenant_count != fresh->tenant_count ||
 	     memcmp(running->tenants, fresh->tenants, sizeof fresh->tenants) != 0) &&
 	    used < room)
-		snprintf(kept + used, room - used, "%s[tenant]", used ? ", " : "");
+		used += (size_t)snprintf(kept + used, room - used, "%s[tenant]", used ? ", " : "");
+	if ((running->preload_count != fresh->preload_count ||
+	     memcmp(running->preloads, fresh->preloads, sizeof fresh->preloads) != 0) &&
+	    used < room)
+		snprintf(kept + used, room - used, "%s[preload]", used ? ", " : "");
 }
 
 int config_places(const struct config *c, struct err *err)

@@ -13,6 +13,13 @@ struct config_tenant {
 };
 #define CONFIG_TENANTS 8u
 
+/* [preload] NAME = MODEL: a head that is opened at the start, and pinned. */
+struct config_preload {
+	char name[64];
+	char model[1024]; /* a file, a directory, or the name of a model */
+};
+#define CONFIG_PRELOADS 16u
+
 struct config {
 	char socket[PATH_MAX];	  /* [daemon] socket */
 	char cache_dir[PATH_MAX]; /* [daemon] cache_dir */
@@ -57,6 +64,8 @@ struct config {
 					 connection */
 	struct config_tenant tenants[CONFIG_TENANTS];
 	uint32_t tenant_count;
+	struct config_preload preloads[CONFIG_PRELOADS];
+	uint32_t preload_count;
 };
 
 /*

@@ -102,6 +102,8 @@ void handle_settled(struct handle *h, struct object *o, bool attached, const str
 		log_line("session", h->session->number, "head refused: %s", err->text);
 	}
 	answer_all(h);
+	if (h->session == h->session->server->preload.session)
+		preload_settled(h);
 }
 
 void handles_written(struct object *o)

@@ -208,6 +208,7 @@ int server_init(struct server *s, const struct config *config, const struct conf
 	uv_signal_start(&s->term, on_signal, SIGTERM);
 	uv_signal_start(&s->interrupt, on_signal, SIGINT);
 	uv_signal_start(&s->hangup, on_hangup, SIGHUP);
+	preload_begin(s);
 	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s%s, %u threads", NPUD_VERSION,
 		 config->socket, s->accelerator.kind, s->kernels.pack_variant, s->kernels.head_variant,
 		 s->kernels.prefetch ? " with prefetch" : "", s->threads);
@@ -224,6 +225,7 @@ void server_fini(struct server *s)
 	listener_fini(&s->listener);
 	executor_fini(&s->executor);
 	accelerator_close(&s->accelerator);
+	preload_end(s);
 	while (!link_empty(&s->sessions))
 		session_close(link_of(s->sessions.next, struct session, in_sessions));
 	tickets_fini(&s->tickets);

@@ -18,6 +18,7 @@
 #include "place.h"
 #include "residency.h"
 #include "neighbours.h"
+#include "preload.h"
 #include "quota.h"
 #include "replies.h"
 #include "tenants.h"
@@ -35,6 +36,7 @@ struct server {
 	unsigned threads;     /* of a pass, and of a load */
 	uint64_t fingerprint; /* of the packer */
 	struct filing filing;
+	struct preload preload;
 	struct known known; /* files that need not be hashed again */
 	struct listener listener;
 	struct accelerator accelerator;

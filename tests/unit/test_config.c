@@ -258,6 +258,30 @@ Test(config, tenants_have_names_and_both_commands)
 		18, "more than 8");
 }
 
+Test(config, heads_to_preload_have_names_and_models)
+{
+	struct config c;
+	struct err err = {0};
+
+	config_defaults(&c);
+	cr_assert_eq(read_text(&c, "[preload]\na = /m/a\nb = org/model\na = /m/c\n", &err), 0, "%s",
+		     err.text);
+	cr_assert_eq(c.preload_count, 2);
+	cr_expect_str_eq(c.preloads[0].name, "a");
+	cr_expect_str_eq(c.preloads[0].model, "/m/c", "the last one counts");
+	cr_expect_str_eq(c.preloads[1].model, "org/model");
+
+	refused("[preload]\na =\n", 2, "NAME = MODEL");
+	refused("[preload]\na =   \n", 2, "NAME = MODEL");
+	refused("[preload]\n"
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa = /m\n",
+		2, "at most 63 bytes");
+	refused("[preload]\na=1\nb=1\nc=1\nd=1\ne=1\nf=1\ng=1\nh=1\ni=1\nj=1\nk=1\nl=1\nm=1\nn=1\n"
+		"o=1\np=1\nq=1\n",
+		18, "more than 16");
+	refused("[preloads]\na = /m\n", 2, "no key \"a\"");
+}
+
 Test(config, tenants_change_at_a_restart_only)
 {
 	struct config running, fresh;
