@@ -47,9 +47,13 @@ struct tile image_tile(const struct image *i, uint32_t t)
 			     all_scales + (size_t)t * g->nd};
 }
 
-/* Columns whose sums are made together: one panel of blocks, or enough of a row to read it in lines. */
+/* Columns that pieces are made of: one panel of blocks, or enough of a row to read it in lines. */
 #define PANEL 128u
 #define PANEL_ROW_MAJOR 1024u
+/* Sums made together: of so many columns at most, and about so many in all that the cache has room for
+ * weights. */
+#define TOGETHER 1024u
+#define SUMS 16384u
 #define PIECE_LEAST ((size_t)1 << 20)
 #define PIECE_MOST ((size_t)4 << 20)
 
@@ -57,21 +61,21 @@ struct running {
 	const struct image *image;
 	const struct kernels *kernels;
 	const struct pass *pass;
-	uint32_t panel;	      /* columns */
-	uint32_t panels;      /* of one piece */
+	uint32_t piece;	      /* columns */
 	uint32_t tile_pieces; /* of one tile */
-	int32_t *acc;	      /* [threads][count][panel] */
+	uint32_t together;    /* columns */
+	int32_t *acc;	      /* [threads][count][together] */
 	struct top *tops;     /* [threads][count] */
 };
 
-static void run_panel(struct running *r, uint32_t t, uint32_t n, uint32_t columns, int32_t *acc,
-		      struct top *tops)
+static void run_columns(struct running *r, uint32_t t, uint32_t n, uint32_t columns, int32_t *acc,
+			struct top *tops)
 {
 	const struct pass *p = r->pass;
 	const struct geometry *g = &r->image->geometry;
 	struct tile all = image_tile(r->image, t), tile = tile_from(&all, n);
 	size_t first = (size_t)t * g->nd + n;
-	float some[PANEL_ROW_MAJOR];
+	float some[TOGETHER];
 
 	r->kernels->head(&tile, p->q, p->count, columns, r->kernels->prefetch, acc);
 	for (uint32_t m = 0; m < p->count; m++, acc += columns) {
@@ -88,12 +92,13 @@ static void run_piece(void *arg, uint32_t i, unsigned thread)
 	struct running *r = arg;
 	uint32_t rows = r->pass->count, t = i / r->tile_pieces,
 		 columns = geometry_columns(&r->image->geometry, t);
-	uint64_t n = (uint64_t)(i % r->tile_pieces) * r->panels * r->panel,
-		 end = n + (uint64_t)r->panels * r->panel;
+	uint64_t n = (uint64_t)(i % r->tile_pieces) * r->piece, end = n + r->piece;
 
-	for (; n < end && n < columns; n += r->panel)
-		run_panel(r, t, (uint32_t)n, columns - n < r->panel ? (uint32_t)(columns - n) : r->panel,
-			  r->acc + (size_t)thread * rows * r->panel, r->tops + (size_t)thread * rows);
+	if (end > columns)
+		end = columns;
+	for (; n < end; n += r->together)
+		run_columns(r, t, (uint32_t)n, end - n < r->together ? (uint32_t)(end - n) : r->together,
+			    r->acc + (size_t)thread * rows * r->together, r->tops + (size_t)thread * rows);
 }
 
 /* Room for the best of every row and thread; the first thread's is the answer itself. */
@@ -146,16 +151,19 @@ bool image_run(const struct image *i, const struct kernels *kernels, struct pool
 	size_t share = (size_t)g->tiles * g->nd * g->kd / threads / 4, bytes = (size_t)panel * g->kd;
 	share = share < PIECE_LEAST ? PIECE_LEAST : share > PIECE_MOST ? PIECE_MOST : share;
 	size_t panels = (share + bytes - 1) / bytes;
+	uint32_t together = SUMS / pass->count / panel * panel;
 	struct running r = {
 		.image = i,
 		.kernels = kernels,
 		.pass = pass,
-		.panel = panel,
-		.panels = panels < tile_panels ? (uint32_t)panels : tile_panels,
+		.piece = (panels < tile_panels ? (uint32_t)panels : tile_panels) * panel,
+		.together = together < panel	  ? panel
+			    : together > TOGETHER ? TOGETHER
+						  : together,
 	};
 
-	r.tile_pieces = (tile_panels + r.panels - 1) / r.panels;
-	r.acc = aligned_alloc(64, (size_t)threads * pass->count * panel * sizeof *r.acc);
+	r.tile_pieces = (tile_panels * panel + r.piece - 1) / r.piece;
+	r.acc = aligned_alloc(64, (size_t)threads * pass->count * r.together * sizeof *r.acc);
 	bool done = r.acc && tops_new(&r, threads);
 	if (done) {
 		pool_run(pool, g->tiles * r.tile_pieces, run_piece, &r);

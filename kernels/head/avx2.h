@@ -6,7 +6,6 @@
 typedef __m256i vec;
 #define LANES 8
 #define STREAM_ROWS 0
-#define REST_GROUPS 2
 #define HELD_ROWS 1
 #define vec_load(p) _mm256_load_si256((const __m256i *)(p))
 #define vec_store(p, v) _mm256_store_si256((__m256i *)(p), v)

@@ -2,9 +2,9 @@
 #include "avx2.h"
 
 #define UNSIGNED 0
-#define SHAPES(S, from) \
-	S(1, 8, from)   \
-	S(2, 2, from) S(3, 2, from) S(4, 2, from) S(5, 1, from) S(6, 1, from) S(7, 1, from) S(8, 1, from)
+#define SHAPES(S, ask) \
+	S(1, 8, ask)   \
+	S(2, 2, ask) S(3, 2, ask) S(4, 2, ask) S(5, 1, ask) S(6, 1, ask) S(7, 1, ask) S(8, 1, ask)
 
 static inline __attribute__((always_inline)) vec dot(vec sum, vec w, vec x)
 {

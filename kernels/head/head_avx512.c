@@ -14,11 +14,10 @@ typedef __m512i vec;
 #define LANES 16
 #define UNSIGNED 0
 #define STREAM_ROWS 2
-#define REST_GROUPS 4
 #define HELD_ROWS 2
-#define SHAPES(S, from) \
-	S(1, 8, from)   \
-	S(2, 8, from) S(3, 4, from) S(4, 4, from) S(5, 2, from) S(6, 2, from) S(7, 2, from) S(8, 2, from)
+#define SHAPES(S, ask) \
+	S(1, 8, ask)   \
+	S(2, 8, ask) S(3, 2, ask) S(4, 2, ask) S(5, 2, ask) S(6, 2, ask) S(7, 2, ask) S(8, 2, ask)
 #define vec_load(p) _mm512_load_si512(p)
 #define vec_store(p, v) _mm512_store_si512(p, v)
 #define vec_spread(i) _mm512_set1_epi32(i)

@@ -13,11 +13,10 @@ typedef __m512i vec;
 #define LANES 16
 #define UNSIGNED 1
 #define STREAM_ROWS 2
-#define REST_GROUPS 4
-#define HELD_ROWS 4
-#define SHAPES(S, from) \
-	S(1, 8, from)   \
-	S(2, 8, from) S(3, 4, from) S(4, 4, from) S(5, 2, from) S(6, 2, from) S(7, 2, from) S(8, 2, from)
+#define HELD_ROWS 2
+#define SHAPES(S, ask) \
+	S(1, 8, ask)   \
+	S(2, 8, ask) S(3, 2, ask) S(4, 2, ask) S(5, 2, ask) S(6, 2, ask) S(7, 2, ask) S(8, 2, ask)
 #define vec_load(p) _mm512_load_si512(p)
 #define vec_store(p, v) _mm512_store_si512(p, v)
 #define vec_spread(i) _mm512_set1_epi32(i)
@@ -37,6 +36,7 @@ static inline __attribute__((always_inline)) void weights(const int8_t *at, vec 
 		__attribute__((aligned(64))) = {{EIGHT(0), EIGHT(64)}, {EIGHT(32), EIGHT(96)}};
 	const vec sign = _mm512_set1_epi8(-128);
 	vec a = _mm512_loadu_si512(at), b = _mm512_loadu_si512(at + 64);
+	__asm__("" : "+v"(a), "+v"(b)); /* else gcc loads them twice */
 	for (int half = 0; half < 2; half++)
 		w[half] = _mm512_xor_si512(_mm512_permutex2var_epi8(a, _mm512_load_si512(order[half]), b),
 					   sign);

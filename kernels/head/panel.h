@@ -6,16 +6,16 @@
  *   weights(at, w): LANES columns of 8 k at `at`, as w[0] and w[1]: 4 k of a column in each lane
  *   dot(sum, w, x): adds to each lane the products of its 4 weights by the 4 activations in x
  *   UNSIGNED: 1 where `weights` are 128 more than the codes
- *   SHAPES(S, from): S(rows, groups, from), how many groups of LANES columns go together for 1 to 8 rows
+ *   SHAPES(S, ask): S(rows, groups, ask), how many groups of LANES columns go together for 1 to 8 rows
  *   STREAM_ROWS: for so many rows and fewer, all columns of the panel go together
  *   HELD_ROWS: for so many rows and fewer, their activations are held in registers
- *   REST_GROUPS: how many groups go together where weights are made already
  *
  * A panel is 128 columns, one piece of kd * 128 bytes. For few rows its sums stay in registers and it is read
- * in the order of its bytes. For more, it is read block by block (64 k): the sums of some rows and columns at
- * a time are in registers, those of the whole panel in the first cache. Where 8 rows are not all, a block is
- * made into weights once for all of them. Rows go 32 at a time: of more than that, the first read the panel
- * from memory and the others from the second cache.
+ * in the order of its bytes. For more, it is read piece by piece, each some blocks (64 k) long: the sums of
+ * up to 8 rows and of some columns are in registers down the piece, those of the whole panel in the cache.
+ * The piece is small enough that the next columns and the next rows find it in the first cache. Weights are
+ * made from codes again for every 8 rows, which is free beside the products; keeping them is not, for a core
+ * that stores 64 bytes does not multiply meanwhile.
  */
 #include "kernels.h"
 #include <immintrin.h>
@@ -23,15 +23,15 @@
 
 #define inlined static inline __attribute__((always_inline))
 #define PANEL_COLUMNS 128
-#define PANEL_ROWS 32
-#define FIRST_ROWS 8
-#define REST_ROWS 4
+#define PANEL_ROWS 128
+#define PART_ROWS 8
 #define BLOCK_BYTES 8192
 #define BLOCK_K 64
-#define BLOCK_STEPS 8 /* of 8 k */
+#define STEP_K 8
 #define STEP_BYTES 1024
 #define GROUPS (PANEL_COLUMNS / LANES)
 #define GROUP_BYTES (LANES * 8)
+#define LINE 64
 
 typedef int32_t panel_sums[PANEL_COLUMNS];
 
@@ -42,156 +42,134 @@ inlined vec four(const int8_t *q)
 	return vec_spread(bytes);
 }
 
-/* The next block is asked for while this one is used: within it the order is not that of the bytes. */
-inlined void ask(const int8_t *at)
-{
-	for (int line = 0; line < GROUP_BYTES; line += 64)
-		_mm_prefetch(at + BLOCK_BYTES + line, _MM_HINT_T0);
-}
-
 /*
- * Where weights come from: from codes, the next of which may be asked for; from codes, and they are kept as
- * weights where `kept` is, each pair at the place of its codes; from what was kept.
+ * In any order but that of the bytes, the processor does not guess what comes next. So the piece after this
+ * one is asked for while this one is used: each of `parts` asks for its share of it, a little with every
+ * step, for memory answers at its own pace and a core that asks for all at once waits. A line asked for twice
+ * costs nothing.
  */
-enum source { CODES, CODES_AHEAD, CODES_KEPT, KEPT };
+enum ask { NOTHING, ALL, SHARE };
 
-struct from {
+struct piece {
 	const int8_t *codes;
-	int8_t *kept;
-	bool prefetch;
+	const int8_t *next; /* what to ask for */
+	uint32_t k;	    /* how long, a multiple of 64 */
+	uint32_t kd;	    /* from a row of q to the next */
+	uint32_t parts;
 };
 
-inlined void take(const struct from *f, enum source source, size_t at, vec w[2])
+/* Down the piece for `groups` groups of columns from byte `at` of a step on; the last three are constants. */
+inlined void visit(const struct piece *p, size_t at, const int8_t *q, panel_sums *sums, enum ask ask,
+		   int rows, int groups)
 {
-	if (source == KEPT) {
-		w[0] = vec_load(f->kept + at);
-		w[1] = vec_load(f->kept + at + sizeof(vec));
-		return;
-	}
-	if (source == CODES_AHEAD || (source == CODES_KEPT && f->prefetch))
-		ask(f->codes + at);
-	weights(f->codes + at, w);
-	if (source == CODES_KEPT) {
-		vec_store(f->kept + at, w[0]);
-		vec_store(f->kept + at + sizeof(vec), w[1]);
-	}
-}
-
-/*
- * `steps` steps down `groups` groups of columns from byte `at` of a step on, for `rows` rows of q that are
- * `stride` bytes apart; the last three are constants.
- */
-inlined void part(const struct from *from, size_t at, uint32_t steps, const int8_t *q, uint32_t stride,
-		  panel_sums *sums, enum source source, int rows, int groups)
-{
-	struct from f = *from;
+	const uint32_t bytes = (uint32_t)groups * GROUP_BYTES, share = bytes / p->parts;
+	const int lines = ask == NOTHING ? 0 : ask == ALL ? bytes / LINE : (bytes + LINE) / 2 / LINE;
+	const int8_t *codes = p->codes + at, *end = codes + (size_t)p->k / STEP_K * STEP_BYTES;
+	const int8_t *next = p->next + at / bytes * (p->k / STEP_K) * share;
+	const uint32_t kd = p->kd;
 	vec sum[8][8]; /* of which constants leave what registers hold */
 
 	for (int m = 0; m < rows; m++)
 		for (int g = 0; g < groups; g++)
 			sum[m][g] = vec_load(&sums[m][LANES * g]);
-	for (; steps; steps--, at += STEP_BYTES, q += 8) {
+	do {
+		for (int line = 0; line < lines; line++)
+			_mm_prefetch(next + line * LINE, _MM_HINT_T0);
 		if (rows <= HELD_ROWS) {
 			vec x[8][2], w[2];
 			for (int m = 0; m < rows; m++) {
-				x[m][0] = four(q + (size_t)m * stride);
-				x[m][1] = four(q + (size_t)m * stride + 4);
+				x[m][0] = four(q + (size_t)m * kd);
+				x[m][1] = four(q + (size_t)m * kd + 4);
 			}
 			for (int g = 0; g < groups; g++) {
-				take(&f, source, at + g * GROUP_BYTES, w);
+				weights(codes + g * GROUP_BYTES, w);
 				for (int m = 0; m < rows; m++)
 					sum[m][g] = dot(dot(sum[m][g], w[0], x[m][0]), w[1], x[m][1]);
 			}
 		} else {
 			vec w[8][2];
 			for (int g = 0; g < groups; g++)
-				take(&f, source, at + g * GROUP_BYTES, w[g]);
+				weights(codes + g * GROUP_BYTES, w[g]);
 			for (int half = 0; half < 2; half++)
 				for (int m = 0; m < rows; m++) {
-					vec x = four(q + (size_t)m * stride + 4 * half);
+					vec x = four(q + (size_t)m * kd + 4 * half);
 					for (int g = 0; g < groups; g++)
 						sum[m][g] = dot(sum[m][g], w[g][half], x);
 				}
 		}
-	}
+		next += share;
+		q += STEP_K;
+		codes += STEP_BYTES;
+	} while (codes < end);
 	for (int m = 0; m < rows; m++)
 		for (int g = 0; g < groups; g++)
 			vec_store(&sums[m][LANES * g], sum[m][g]);
 }
 
-typedef void columns_fn(const struct from *f, uint32_t steps, const int8_t *q, uint32_t stride, uint32_t rows,
-			panel_sums *sums);
+typedef void columns_fn(const struct piece *p, const int8_t *q, uint32_t rows, panel_sums *sums);
 
 /*
- * All columns of a panel, for 1 to FIRST_ROWS rows. A function for each source, and none inlined in another:
- * the addresses of the rows need the registers.
+ * All columns of a piece, for 1 to PART_ROWS rows. A function for each way to ask, and none inlined in
+ * another: the addresses of the rows need the registers.
  */
-#define COLUMNS(name, source)                                                                             \
-	static __attribute__((noinline)) void name(const struct from *f, uint32_t steps, const int8_t *q, \
-						   uint32_t stride, uint32_t rows, panel_sums *sums)      \
+#define COLUMNS(name, ask)                                                                                \
+	static __attribute__((noinline)) void name(const struct piece *p, const int8_t *q, uint32_t rows, \
+						   panel_sums *sums)                                      \
 	{                                                                                                 \
 		switch (rows) {                                                                           \
-			SHAPES(SHAPE, source)                                                             \
+			SHAPES(SHAPE, ask)                                                                \
 		}                                                                                         \
 	}
-#define SHAPE(m, groups, source)                                                                       \
-	case m:                                                                                        \
-		for (int g = 0; g < GROUPS; g += groups)                                               \
-			part(f, g *GROUP_BYTES, steps, q, stride, (panel_sums *)(&sums[0][LANES * g]), \
-			     source, m, groups);                                                       \
+#define SHAPE(m, groups, ask)                                                                             \
+	case m:                                                                                           \
+		for (int g = 0; g < GROUPS; g += groups)                                                  \
+			visit(p, g *GROUP_BYTES, q, (panel_sums *)(&sums[0][LANES * g]), ask, m, groups); \
 		break;
-COLUMNS(columns_of_codes, CODES)
-COLUMNS(columns_of_codes_ahead, CODES_AHEAD)
-COLUMNS(columns_of_codes_kept, CODES_KEPT)
-
-static __attribute__((noinline)) void columns_of_kept(const struct from *f, const int8_t *q, panel_sums *sums)
-{
-	for (int g = 0; g < GROUPS; g += REST_GROUPS)
-		part(f, g * GROUP_BYTES, BLOCK_STEPS, q, BLOCK_K, (panel_sums *)(&sums[0][LANES * g]), KEPT,
-		     REST_ROWS, REST_GROUPS);
-}
+COLUMNS(columns, NOTHING)
+COLUMNS(columns_ask_all, ALL)
+COLUMNS(columns_ask_share, SHARE)
 
 /* What the sums of a row begin with: codes that are 128 more add 128 times the sum of q. */
 inlined int32_t begin(const int8_t *q, uint32_t kd)
 {
-	int32_t sum = 0;
-	for (uint32_t k = 0; UNSIGNED && k < kd; k++)
-		sum += q[k];
-	return -128 * sum;
+	_Alignas(64) int32_t lanes[LANES];
+	vec sum = vec_spread(0);
+	int32_t all = 0;
+
+	if (!UNSIGNED)
+		return 0;
+	for (uint32_t k = 0; k < kd; k += sizeof(vec)) {
+		vec x;
+		memcpy(&x, q + k, sizeof x);
+		sum = dot(sum, vec_spread(0x01010101), x);
+	}
+	vec_store(lanes, sum);
+	for (int i = 0; i < LANES; i++)
+		all += lanes[i];
+	return -128 * all;
 }
 
-/* The sums of one panel for 1 to PANEL_ROWS rows. */
+/* Adds to the sums of one panel for 1 to PANEL_ROWS rows. */
 static void panel(const int8_t *codes, const int8_t *q, uint32_t kd, uint32_t rows, bool prefetch,
 		  panel_sums *sums)
 {
-	_Alignas(64) int8_t kept[BLOCK_BYTES], x[PANEL_ROWS][BLOCK_K];
-	/* In any order but that of the bytes, the processor does not guess what comes next. */
-	struct from from = {codes, kept, prefetch || rows > STREAM_ROWS};
-	/* Making weights hides behind many rows; once made, 4 rows by more groups load the least. */
-	uint32_t rest = rows <= FIRST_ROWS ? 0 : (rows - FIRST_ROWS + REST_ROWS - 1) / REST_ROWS * REST_ROWS;
-	uint32_t first = rows - rest;
-
-	for (uint32_t m = 0; m < rows; m++) {
-		vec start = vec_spread(begin(q + (size_t)m * kd, kd));
-		for (int g = 0; g < GROUPS; g++)
-			vec_store(&sums[m][LANES * g], start);
-	}
-	columns_fn *few = from.prefetch ? columns_of_codes_ahead : columns_of_codes;
 	if (rows <= STREAM_ROWS) {
-		few(&from, kd / 8, q, kd, rows, sums);
+		struct piece all = {codes, codes + BLOCK_BYTES, kd, kd, 1};
+		(prefetch ? columns_ask_all : columns)(&all, q, rows, sums);
 		return;
 	}
-	for (uint32_t k = 0; k < kd; k += BLOCK_K, from.codes += BLOCK_BYTES) {
-		/* Rows that are a power of two apart would share a few sets of the first cache. */
-		for (uint32_t m = 0; m < rows; m++)
-			memcpy(x[m], q + (size_t)m * kd + k, BLOCK_K);
-		if (rest == 0) {
-			few(&from, BLOCK_STEPS, x[0], BLOCK_K, rows, sums);
-			continue;
+	/* The longer, the more seldom sums are stored; with few rows that counts less than the order of
+	 * bytes. */
+	uint32_t parts = (rows + PART_ROWS - 1) / PART_ROWS, most = (parts == 1 ? 2 : 4) * BLOCK_K;
+	for (uint32_t k = 0; k < kd; k += most) {
+		struct piece p = {codes, NULL, kd - k < most ? kd - k : most, kd, parts};
+		codes += (size_t)p.k * PANEL_COLUMNS;
+		for (uint32_t m = 0, i = 0, some; i < parts; m += some, i++) {
+			some = (rows - m) / (parts - i); /* as even as can be: few rows use a core badly */
+			p.next = codes + (size_t)p.k * PANEL_COLUMNS / parts * i;
+			(parts == 1 ? columns_ask_all : columns_ask_share)(&p, q + (size_t)m * kd + k, some,
+									   sums + m);
 		}
-		columns_of_codes_kept(&from, BLOCK_STEPS, x[0], BLOCK_K, first, sums);
-		for (uint32_t m = first; m < rows; m += REST_ROWS)
-			columns_of_kept(&from, x[m], sums + m);
 	}
 }
 
@@ -199,19 +177,24 @@ static void head_by_panels(const struct tile *t, const int8_t *q, uint32_t rows,
 			   bool prefetch, int32_t *acc)
 {
 	_Alignas(64) panel_sums sums[PANEL_ROWS];
+	int32_t first[PANEL_ROWS];
 
 	if (t->layout != LAYOUT_BLOCKED) {
 		head_ref(t, q, rows, count, prefetch, acc);
 		return;
 	}
-	for (uint32_t n = 0; n < count; n += PANEL_COLUMNS) {
-		const int8_t *codes = t->codes + (size_t)n * t->kd;
-		size_t wanted = count - n < PANEL_COLUMNS ? count - n : PANEL_COLUMNS;
-		for (uint32_t m = 0, some; m < rows; m += some) {
-			some = rows - m < PANEL_ROWS ? rows - m : PANEL_ROWS;
-			panel(codes, q + (size_t)m * t->kd, t->kd, some, prefetch, sums);
-			for (uint32_t i = 0; i < some; i++)
-				memcpy(acc + (size_t)(m + i) * count + n, sums[i], wanted * sizeof **sums);
+	for (uint32_t some; rows; rows -= some, q += (size_t)some * t->kd, acc += (size_t)some * count) {
+		some = rows < PANEL_ROWS ? rows : PANEL_ROWS;
+		for (uint32_t m = 0; m < some; m++)
+			first[m] = begin(q + (size_t)m * t->kd, t->kd);
+		for (uint32_t n = 0; n < count; n += PANEL_COLUMNS) {
+			size_t wanted = count - n < PANEL_COLUMNS ? count - n : PANEL_COLUMNS;
+			for (uint32_t m = 0; m < some; m++)
+				for (int g = 0; g < GROUPS; g++)
+					vec_store(&sums[m][LANES * g], vec_spread(first[m]));
+			panel(t->codes + (size_t)n * t->kd, q, t->kd, some, prefetch, sums);
+			for (uint32_t m = 0; m < some; m++)
+				memcpy(acc + (size_t)m * count + n, sums[m], wanted * sizeof **sums);
 		}
 	}
 }
