@@ -24,7 +24,7 @@ struct member {
 	atomic_bool ready;
 	atomic_int result;
 	uint64_t times;
-	double finished;
+	double shares, finished;
 	char why[CROWD_WHY];
 	float seconds[SAMPLES]; /* pages that are never written take no memory */
 };
@@ -44,16 +44,18 @@ static double now(void)
 
 static int member_work(struct crowd *c, struct member *m, const struct crowd_work *work, void *state)
 {
+	double share;
 	int r = 0;
 
 	for (int i = 0; i < WARM_UP && r == 0; i++)
-		r = work->once(state, m->why);
+		r = work->once(state, &share, m->why);
 	atomic_store(&m->ready, true);
 	while (r == 0 && !atomic_load(&c->go))
 		usleep(LOOK_US);
 	for (double begun = now(); r == 0 && begun < c->stop;) {
-		r = work->once(state, m->why);
+		r = work->once(state, &share, m->why);
 		double ended = now();
+		m->shares += share;
 		m->seconds[m->times++ % SAMPLES] = (float)(ended - begun);
 		m->finished = begun = ended;
 	}
@@ -121,6 +123,7 @@ static int summarise(struct crowd_result *out, struct crowd *c, unsigned members
 		memcpy(all + at, m->seconds, n * sizeof *all);
 		at += n;
 		out->times += m->times;
+		out->shares += m->shares;
 	}
 	qsort(all, total, sizeof *all, by_size);
 	out->p50 = quantile(all, total, 0.5);

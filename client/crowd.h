@@ -15,12 +15,14 @@ enum { CROWD_WHY = 512 };
 struct crowd_work {
 	const void *arg;
 	int (*begin)(const void *arg, unsigned member, void **state, char why[CROWD_WHY]);
-	int (*once)(void *state, char why[CROWD_WHY]); /* timed */
+	int (*once)(void *state, double *share,
+		    char why[CROWD_WHY]); /* timed; *share: of a pass that it took */
 	void (*end)(void *state);
 };
 
 struct crowd_result {
 	uint64_t times;		    /* of `once`, by all */
+	double shares;		    /* of all of these */
 	double seconds;		    /* from the common start to the end of the last */
 	double p50, p99, worst_p99; /* seconds; worst_p99: of the member that had it worst */
 };

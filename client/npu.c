@@ -210,6 +210,8 @@ NPU_API int npu_status(npu_client *c, struct npu_status *out)
 		.faults = p.faults,
 		.contexts_used = p.contexts_used,
 		.contexts_max = p.contexts_max,
+		.passes = p.passes,
+		.upload_bytes = p.upload_bytes,
 	};
 	call_copy(out->reason, sizeof out->reason, p.reason);
 	call_copy(out->version, sizeof out->version, p.version);

@@ -185,6 +185,8 @@ struct npu_status {
 	char reason[512];     /* why the device is not "ok", and what to do */
 	uint64_t launches, faults; /* on the device; of them those that hung, failed or were wrong */
 	uint64_t contexts_used, contexts_max; /* hardware contexts of all programs; 0, 0: not known */
+	uint64_t passes;		      /* over weights, in which the rows were */
+	uint64_t upload_bytes;		      /* of uploads, in memory or promised */
 };
 int npu_status(npu_client *c, struct npu_status *out);
 

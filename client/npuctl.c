@@ -44,7 +44,7 @@ static int do_status(npu_client *c, const struct options *o)
 		return exit_npu(c, error, NULL);
 	if (o->json)
 		return print_json(json_pack(
-			"{so so so so so so sI sI sI sI sI sI sI sI sI sI sI sI sI}", "socket",
+			"{so so so so so so sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "socket",
 			table_json_string(npu_socket(c)), "version", table_json_string(s.version), "device",
 			table_json_string(s.device), "health", table_json_string(s.health), "reason",
 			table_json_string(s.reason), "fingerprint", table_json_string(s.fingerprint), "pid",
@@ -54,7 +54,8 @@ static int do_status(npu_client *c, const struct options *o)
 			(json_int_t)s.refused, "rows", (json_int_t)s.rows, "in_flight",
 			(json_int_t)s.in_flight, "launches", (json_int_t)s.launches, "faults",
 			(json_int_t)s.faults, "contexts_used", (json_int_t)s.contexts_used, "contexts_max",
-			(json_int_t)s.contexts_max));
+			(json_int_t)s.contexts_max, "passes", (json_int_t)s.passes, "upload_bytes",
+			(json_int_t)s.upload_bytes));
 	print_stranger("socket", npu_socket(c));
 	print_stranger("version", s.version);
 	print_stranger("device", s.device);
@@ -71,9 +72,11 @@ static int do_status(npu_client *c, const struct options *o)
 	printf("%-10s  %" PRIu64 "\n", "clients", s.clients);
 	printf("%-10s  %" PRIu64 "\n", "heads", s.heads);
 	printf("%-10s  %s\n", "resident", table_format_bytes(text, s.resident_bytes));
+	if (s.upload_bytes)
+		printf("%-10s  %s\n", "uploads", table_format_bytes(text, s.upload_bytes));
 	printf("%-10s  %" PRIu64 "\n", "requests", s.requests);
 	printf("%-10s  %" PRIu64 "\n", "refused", s.refused);
-	printf("%-10s  %" PRIu64 "\n", "rows", s.rows);
+	printf("%-10s  %" PRIu64 " in %" PRIu64 " passes\n", "rows", s.rows, s.passes);
 	printf("%-10s  %" PRIu64 "\n", "in flight", s.in_flight);
 	print_stranger("packer", s.fingerprint);
 	return 0;

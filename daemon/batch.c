@@ -1,9 +1,9 @@
 #include "batch.h"
-#include <stdbool.h>
 
 void batch_init(struct batch *b)
 {
 	link_init(&b->clients);
+	link_init(&b->answered);
 	b->now = 0;
 }
 
@@ -11,7 +11,9 @@ void batch_client_init(struct batch_client *c)
 {
 	link_init(&c->in_clients);
 	link_init(&c->runs);
+	link_init(&c->in_answered);
 	c->had = 0;
+	c->credit = 0;
 }
 
 static struct batch_run *oldest(const struct batch_client *c)
@@ -19,8 +21,27 @@ static struct batch_run *oldest(const struct batch_client *c)
 	return link_of(c->runs.next, struct batch_run, in_runs);
 }
 
-void batch_add(struct batch *b, struct batch_client *c, struct batch_run *run)
+static uint64_t waited_until(const struct batch_client *c)
 {
+	return c->answered_ns + c->took_ns / BATCH_PATIENCE;
+}
+
+/* While passes run it has the processors against it: soon enough is a pass's time then. */
+static void came_back(struct batch_client *c, uint64_t now_ns)
+{
+	link_remove(&c->in_answered);
+	if (now_ns <= waited_until(c))
+		c->credit = 1;
+	else if (c->credit > 0)
+		c->credit = -BATCH_DOUBT;
+	else if (now_ns <= c->answered_ns + c->took_ns)
+		c->credit++;
+}
+
+void batch_add(struct batch *b, struct batch_client *c, struct batch_run *run, uint64_t now_ns)
+{
+	if (!link_empty(&c->in_answered))
+		came_back(c, now_ns);
 	if (link_empty(&c->runs)) {
 		link_append(&b->clients, &c->in_clients);
 		if (c->had < b->now)
@@ -95,15 +116,47 @@ unsigned batch_take(struct batch *b, uint32_t limit, struct batch_part *parts)
 	return count;
 }
 
-uint64_t batch_waiting(const struct batch *b)
+uint64_t batch_waiting(const struct batch *b, uint64_t key)
 {
 	uint64_t rows = 0;
 	for (struct link *at = b->clients.next; at != &b->clients; at = at->next) {
 		const struct batch_client *c = link_of(at, struct batch_client, in_clients);
 		for (struct link *in = c->runs.next; in != &c->runs; in = in->next) {
 			const struct batch_run *run = link_of(in, struct batch_run, in_runs);
-			rows += run->rows - run->taken;
+			rows += run->key == key ? run->rows - run->taken : 0;
 		}
 	}
 	return rows;
+}
+
+void batch_answered(struct batch *b, struct batch_client *c, uint64_t key, uint64_t now_ns, uint64_t took_ns)
+{
+	link_remove(&c->in_answered);
+	if (!link_empty(&c->runs)) /* it has asked already */
+		return;
+	c->key = key;
+	c->answered_ns = now_ns;
+	c->took_ns = took_ns;
+	link_append(&b->answered, &c->in_answered);
+}
+
+void batch_leave(struct batch_client *c)
+{
+	link_remove(&c->in_answered);
+}
+
+uint64_t batch_gathers(const struct batch *b, uint32_t limit, uint64_t now_ns)
+{
+	const struct batch_client *next = neediest(b, false, 0);
+	uint64_t until = 0;
+
+	if (!next)
+		return 0;
+	uint64_t key = oldest(next)->key;
+	for (struct link *at = b->answered.next; at != &b->answered; at = at->next) {
+		const struct batch_client *c = link_of(at, struct batch_client, in_answered);
+		if (c->credit > 0 && c->key == key && waited_until(c) > until)
+			until = waited_until(c);
+	}
+	return until > now_ns && batch_waiting(b, key) < limit ? until : 0;
 }

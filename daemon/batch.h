@@ -4,14 +4,20 @@
  * Runs that wait are queued by client. A pass belongs to one key (an object, and whatever else may not be
  * mixed); it is the key of the oldest run of the client that has had least, and is filled up to the row limit
  * with rows of every client that waits for the same key, one row at a time by the one that has had least.
- * So a client that asks for ten times as much as another is not in its way, and nobody waits for a pass
- * to fill. "Had" is rows divided by the client's weight (start-time fair queueing: Goyal, Vin, Cheng 1996):
- * one that comes back begins where those who wait are, it does not save up.
+ * So a client that asks for ten times as much as another is not in its way. "Had" is rows divided by the
+ * client's weight (start-time fair queueing: Goyal, Vin, Cheng 1996): one that comes back begins where those
+ * who wait are, it does not save up.
+ *
+ * Nobody waits for a pass to fill, but for a moment for those who were answered just now and ask again at
+ * once, as programs do that make word after word. Without it rows for the same weights part into two crowds,
+ * each of which waits while a pass of the other runs (anticipatory scheduling: Iyer, Druschel 2001). A client
+ * is waited for if it came back in time the last time, until the time its giver said, and once.
  */
 #ifndef NPUD_BATCH_H
 #define NPUD_BATCH_H
 
 #include "link.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 #define BATCH_ROWS_MAX 128u /* rows of a pass at most, and so its parts */
@@ -21,6 +27,10 @@ struct batch_client {
 	struct link in_clients; /* batch.clients while it has rows that wait */
 	struct link runs;	/* oldest first */
 	uint64_t had;		/* rows * BATCH_UNIT / weight */
+
+	struct link in_answered;	    /* batch.answered, from an answer until it asks again */
+	uint64_t key, answered_ns, took_ns; /* of that answer: when, and what its pass took */
+	int credit;			    /* above 0 it is waited for */
 };
 
 struct batch_run {
@@ -34,7 +44,7 @@ struct batch_run {
 #define BATCH_UNIT 64u
 
 struct batch {
-	struct link clients;
+	struct link clients, answered;
 	uint64_t now; /* what the client that was served last had had then */
 };
 
@@ -47,8 +57,9 @@ struct batch_part {
 void batch_init(struct batch *b);
 void batch_client_init(struct batch_client *c);
 
-/* `run` (key, rows and weight set) waits at the end of its client's queue. */
-void batch_add(struct batch *b, struct batch_client *c, struct batch_run *run);
+/* `run` (key, rows and weight set) waits at the end of its client's queue; it came at `now_ns`, of any clock.
+ */
+void batch_add(struct batch *b, struct batch_client *c, struct batch_run *run, uint64_t now_ns);
 
 /* The rows of `run` that wait do so no longer; those already taken are not touched. Twice is fine. */
 void batch_remove(struct batch_run *run);
@@ -59,7 +70,18 @@ void batch_remove(struct batch_run *run);
  */
 unsigned batch_take(struct batch *b, uint32_t limit, struct batch_part *parts);
 
-/* Rows that wait. */
-uint64_t batch_waiting(const struct batch *b);
+#define BATCH_PATIENCE 8 /* who is waited for is for this part of the time that its pass took */
+#define BATCH_DOUBT \
+	3 /* returns, soon but not in that time, until one that was not in time is waited for again */
+
+/* A run of `c` for `key` has its answer at `now_ns`, of a pass that took `took_ns`. */
+void batch_answered(struct batch *b, struct batch_client *c, uint64_t key, uint64_t now_ns, uint64_t took_ns);
+/* `c`, none of whose rows waits, goes. */
+void batch_leave(struct batch_client *c);
+/* Until when the next pass, of at most `limit` rows, is to wait for who may join it; 0: not at all. */
+uint64_t batch_gathers(const struct batch *b, uint32_t limit, uint64_t now_ns);
+
+/* Rows that wait for `key`. */
+uint64_t batch_waiting(const struct batch *b, uint64_t key);
 
 #endif

@@ -88,6 +88,8 @@ static uint32_t pass_begins(const struct batch_part *parts, unsigned count, doub
 static void pass_ended(struct executor *e, const struct batch_part *parts, unsigned count, uint32_t rows,
 		       double took, double cpu, const struct engine_report *report, const struct err *err)
 {
+	uint64_t now = uv_hrtime();
+
 	for (unsigned i = 0; i < count; i++) {
 		struct run *r = link_of(parts[i].run, struct run, waiting);
 		r->in_pass = false;
@@ -100,11 +102,13 @@ static void pass_ended(struct executor *e, const struct batch_part *parts, unsig
 			r->err = *err;
 			batch_remove(&r->waiting);
 		}
-		if (err->code || r->unwanted || r->done == r->waiting.rows)
+		bool complete = r->done == r->waiting.rows;
+		if (complete && !r->unwanted && !err->code)
+			batch_answered(&e->batch, r->client, r->waiting.key, now, (uint64_t)(took * 1e9));
+		if (err->code || r->unwanted || complete)
 			link_append(&e->finished, &r->in_finished);
 	}
 	e->passes++;
-	e->pass_rows += rows;
 }
 
 static double cpu_seconds(const struct executor *e)
@@ -112,18 +116,33 @@ static double cpu_seconds(const struct executor *e)
 	return seconds(CLOCK_THREAD_CPUTIME_ID) + pool_cpu_seconds(e->engine.pool);
 }
 
+/* Under lock: waits for the next pass. 0: to stop. */
+static unsigned next_pass(struct executor *e, struct batch_part *parts)
+{
+	while (!e->stop) {
+		uint64_t now = uv_hrtime(), until = batch_gathers(&e->batch, e->rows_max, now);
+		if (until) {
+			e->gathering = true;
+			uv_cond_timedwait(&e->work, &e->lock, until - now);
+			e->gathering = false;
+			continue;
+		}
+		unsigned count = batch_take(&e->batch, e->rows_max, parts);
+		if (count)
+			return count;
+		uv_cond_wait(&e->work, &e->lock);
+	}
+	return 0;
+}
+
 static void work(void *arg)
 {
 	struct executor *e = arg;
 	struct batch_part parts[BATCH_ROWS_MAX];
-	unsigned count = 0;
+	unsigned count;
 
 	uv_mutex_lock(&e->lock);
-	for (;;) {
-		while (!e->stop && !(count = batch_take(&e->batch, e->rows_max, parts)))
-			uv_cond_wait(&e->work, &e->lock);
-		if (e->stop)
-			break;
+	while ((count = next_pass(e, parts)) != 0) {
 		double begun = seconds(CLOCK_MONOTONIC), cpu = cpu_seconds(e);
 		uint32_t rows = pass_begins(parts, count, begun);
 		uv_mutex_unlock(&e->lock);
@@ -189,9 +208,27 @@ void executor_fini(struct executor *e)
 void executor_add(struct executor *e, struct batch_client *client, struct run *run)
 {
 	run->queued_ns = uv_hrtime();
+	run->client = client;
 	uv_mutex_lock(&e->lock);
-	batch_add(&e->batch, client, &run->waiting);
-	uv_cond_signal(&e->work);
+	batch_add(&e->batch, client, &run->waiting, run->queued_ns);
+	/* While it waits for others it would wake for nothing. */
+	if (!e->gathering || !batch_gathers(&e->batch, e->rows_max, run->queued_ns))
+		uv_cond_signal(&e->work);
+	uv_mutex_unlock(&e->lock);
+}
+
+uint64_t executor_passes(struct executor *e)
+{
+	uv_mutex_lock(&e->lock);
+	uint64_t passes = e->passes;
+	uv_mutex_unlock(&e->lock);
+	return passes;
+}
+
+void executor_leave(struct executor *e, struct batch_client *client)
+{
+	uv_mutex_lock(&e->lock);
+	batch_leave(client);
 	uv_mutex_unlock(&e->lock);
 }
 

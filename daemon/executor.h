@@ -1,7 +1,7 @@
 /*
  * One thread that runs passes over packed weights, on an engine (engine.h) of its own. The loop hands in runs
  * and gets them back through `done`, on the loop. When a pass ends, the rows that wait then, of whichever
- * clients, share the next (batch.h). A run's target must outlive it.
+ * clients, share the next, and those of who asks again at once (batch.h). A run's target must outlive it.
  */
 #ifndef NPUD_EXECUTOR_H
 #define NPUD_EXECUTOR_H
@@ -16,6 +16,7 @@ struct run {
 	struct batch_run waiting; /* key, rows and weight are the giver's to set: rows of one key have one
 				     target, path, verify and ticket */
 	struct link in_finished;
+	struct batch_client *client;
 	struct target *target;
 	enum path path; /* asked for */
 	bool verify;
@@ -49,7 +50,8 @@ struct executor {
 	uv_cond_t work;
 	struct batch batch; /* under lock, as all of the next four */
 	struct link finished;
-	uint64_t passes, pass_rows; /* since the start */
+	uint64_t passes; /* since the start */
+	bool gathering;	 /* the thread waits for company, not for work */
 	bool stop;
 	uint32_t rows_max; /* of a pass */
 	uv_async_t wake;
@@ -67,6 +69,10 @@ void executor_fini(struct executor *e); /* finishes the pass in hand; the queue 
 
 /* `run` waits for its turn in the queue of `client`, which must live until the run has left it. */
 void executor_add(struct executor *e, struct batch_client *client, struct run *run);
+/* Passes so far. */
+uint64_t executor_passes(struct executor *e);
+/* `client`, none of whose runs is here or wanted any more, goes. */
+void executor_leave(struct executor *e, struct batch_client *client);
 /* True where no row of it is being run: it is the caller's again and `done` will not be called. Otherwise
  * `done` comes when the pass ends. Either way none of its rows waits any more. */
 bool executor_drop(struct executor *e, struct run *run);

@@ -89,7 +89,7 @@ int on_file_close(struct request *r, const struct req_file_close *q, struct rep_
 
 int on_status(struct request *r, const struct req_status *q, struct rep_status *a, struct err *err)
 {
-	const struct server *s = r->server;
+	struct server *s = r->server;
 	struct runner_status device;
 	char print[17];
 
@@ -113,6 +113,8 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 		.requests = s->requests,
 		.refused = s->refused,
 		.rows = s->rows,
+		.passes = executor_passes(&s->executor),
+		.upload_bytes = s->upload_bytes,
 		.in_flight = s->in_flight,
 		.fingerprint = PROTO_STR(print),
 	};

@@ -57,6 +57,7 @@ struct server {
 	struct event_ring journal;
 	uint64_t last_event;
 	enum path path;		 /* of runs that ask for none */
+	uint64_t upload_bytes;	 /* of all uploads */
 	uint64_t upload_missing; /* bytes that uploads have yet to send */
 	unsigned in_flight, loads;
 	uint64_t next_session, next_object;

@@ -51,6 +51,7 @@ void session_close(struct session *s)
 {
 	link_remove(&s->in_sessions);
 	link_each(at, &s->requests) request_abandon(link_of(at, struct request, in_session));
+	executor_leave(&s->server->executor, &s->rows);
 	link_each(at, &s->handles) handle_close(link_of(at, struct handle, in_session));
 	listing_drop(s->listing);
 	link_each(at, &s->files) file_free(s, link_of(at, struct file, in_session));

@@ -44,6 +44,7 @@ void upload_release(struct upload *u)
 	if (!u || --u->refs)
 		return;
 	u->server->upload_missing -= u->size - u->got;
+	u->server->upload_bytes -= u->size;
 	quota_give_bytes(&u->server->quota, u->uid, QUOTA_UPLOAD, u->size);
 	free(u);
 }
@@ -68,6 +69,7 @@ int upload_new(struct upload **out, int *fd, struct server *server, uid_t uid, c
 	}
 	*room = (struct upload){.server = server, .uid = uid, .size = size, .refs = 1};
 	server->upload_missing += size;
+	server->upload_bytes += size;
 	cleanup(upload_releasep) struct upload *u = room;
 	r = check_room(server, name, size, err);
 	if (r)
