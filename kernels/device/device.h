@@ -87,8 +87,8 @@ struct device_table {
 
 	/*
 	 * Memory that the device reaches and the host sees at `map`, zeroed, page aligned; it outlives
-	 * contexts. Where XRT asks which memory a kernel uses, that is the kernel of the context opened last:
-	 * open one first.
+	 * contexts, and needs none. Where XRT asks which memory a kernel uses, that is the kernel of the
+	 * context opened last.
 	 */
 	int (*buffer_new)(struct device_buffer **out, struct device *d, enum device_use use, size_t size,
 			  void **map, struct device_why *why);

@@ -86,7 +86,7 @@ struct device {
 	xrt::device handle;
 	std::string node;
 	std::mutex lock; /* for what follows */
-	int groups[buffers] = {-1, -1, -1};
+	int groups[buffers] = {}; /* memories that the kernel opened last uses; before, the first: the host's */
 	std::vector<std::shared_ptr<loaded_image>> images;
 	std::vector<std::string> opened; /* images that were good once */
 };
@@ -349,8 +349,6 @@ int xrt_buffer_new(device_buffer **out, device *d, device_use use, size_t size, 
 			std::lock_guard<std::mutex> hold(d->lock);
 			group = d->groups[use];
 		}
-		if (group < 0)
-			throw std::runtime_error("no context was opened yet, and this XRT gives memory by kernel");
 		b->bo = xrt::bo(d->handle, size, xrt::bo::flags::host_only, group);
 #endif
 		*map = b->bo.map();

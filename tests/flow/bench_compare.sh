@@ -60,8 +60,8 @@ wait $bench_pid || status=$?
 grep -q 'answers have other bits than the first one; first in .*: logit .* of row' "$work/out" || fail "$(cat "$work/out")"
 
 # What is the daemon's own: one is started, with the configuration of this environment.
-export NPUD_CONFIG=$work/soft.conf
-sed -i 's/^settings.*/settings =/' "$work/soft.conf"
+export NPUD_CONFIG=$work/device.conf
+sed -i 's/^settings.*/settings =/' "$work/device.conf"
 expect 0 "${compare[@]}" --a threads=1,store=on,path=host --b path=device,store=off,batch=64 --rounds 2 --json
 holds 'assert d["holds"] and d["a"]["own_daemon"] and d["b"]["own_daemon"] and d["b"]["device"] == "soft"
 assert row["open"]["a"]["m"] == 0 and row["open"]["rounds"] == 2

@@ -1,14 +1,41 @@
-# What the flow tests of the device share; sourced after lib.bash.
+# What the flow tests of the device share; sourced after lib.bash. The device is the software one or, where NPUD_TEST_XRT
+# names the module, the real XRT over the device for tests: the environment has where that is.
 
-# start_soft SETTINGS [LINE...]: a daemon with the software device; LINEs go into [device], or begin a section.
-start_soft() {
+kind=soft
+[ -z "${NPUD_TEST_XRT:-}" ] || kind=xrt
+
+# kernel_set DESIGN...: what the device can run, for start_device, as of tests/mkset. The software device does without,
+# and then has kernels for every geometry.
+kernels=
+kernel_set() {
+	kernels=$work/kernels
+	mkdir -p "$kernels" && "$NPUD_BIN/tests/mkset" "$kernels" "$@" || fail "mkset $*"
+}
+
+# start_device SETTINGS [LINE...]: a daemon with the device, whose faults and limits are SETTINGS; LINEs go into [device],
+# or begin a section.
+start_device() {
 	local settings=$1
 	shift
 	{
-		printf '[device]\nkind = soft\nsettings = %s\n' "$settings"
+		printf '[device]\nkind = %s\n' "$kind"
+		[ -z "$kernels" ] || printf 'kernels = %s\n' "$kernels"
+		if [ "$kind" = soft ]; then
+			printf 'settings = %s\n' "$settings"
+		else
+			touch "$work/accel0" # nobody else's, to be locked
+			printf 'module = %s\nnode = %s/accel0\nlock = %s/npu.lock\n' "$NPUD_TEST_XRT" "$work" "$work"
+			export NPUD_TEST_NPU=$settings
+		fi
 		(($# == 0)) || printf '%s\n' "$@"
-	} >"$work/soft.conf"
-	start_daemon --config "$work/soft.conf"
+	} >"$work/device.conf"
+	start_daemon --config "$work/device.conf"
+}
+
+# The same with the software device, whatever is tested.
+start_soft() {
+	local kind=soft kernels=
+	start_device "$@"
 }
 
 json_field() { # NAME, of the object on stdin

@@ -4,11 +4,12 @@
 . "$(dirname "$0")/lib.bash"
 . "$(dirname "$0")/device.bash"
 "$NPUD_BIN/tests/make-model" "$work/m.safetensors" 3000 512 >/dev/null || fail "make-model"
+kernel_set 16,64,128,1 16,512,1024,1
 run() { run_to "$work/logits" "$work/m.safetensors" --random 5 --rows 3 "$@"; }
 
 ticks() { awk '{ print $14 + $15 }' "/proc/$daemon_pid/stat"; }
 
-start_soft error/1
+start_device error/1
 health_becomes failed
 run
 run_to "$work/host" "$work/m.safetensors" --random 5 --rows 3 --path host
@@ -24,14 +25,14 @@ sleep 2
 stop_daemon
 
 # A recovery as often as it likes does not spin either, and answers are right all the while.
-start_soft "error/3 lost=300" "recovery = 1"
+start_device "error/3 lost=300" "recovery = 1"
 for i in 1 2 3 4 5 6; do
 	run
 	same_bits "$work/host" "$work/logits" "with every third launch at fault"
 done
 stop_daemon
 
-start_soft lost=300
+start_device lost=300
 health_becomes ok
 run --path device
 sleep 5.5

@@ -6,8 +6,10 @@
 rows=("$work/m.safetensors" --random 5 --rows 3)
 run() { run_to "$work/logits" "${rows[@]}" "$@"; }
 
+kernel_set 16,64,128,1 16,512,1024,1
+
 # The first launch is the canary of the start, the second that of the head's context; the head has three tiles.
-start_soft ""
+start_device ""
 health_becomes ok
 run_once "$work/host" "${rows[@]}" --path host
 run_once "$work/logits" "${rows[@]}" --path device
@@ -17,7 +19,7 @@ stop_daemon
 faulty() { # FAULT COUNTER WHY [LINE...]
 	local fault=$1 counter=$2 why=$3
 	shift 3
-	start_soft "$fault" "recovery = 0" "$@"
+	start_device "$fault" "recovery = 0" "$@"
 	health_becomes ok
 	run_once "$work/logits" "${rows[@]}"
 	same_bits "$work/host" "$work/logits" "$fault"
@@ -38,8 +40,9 @@ for fault in stale garbage swap flip; do
 	faulty $fault@4 mismatches "a launch was reported as completed, and was wrong"
 done
 
-# A launch that never ends: within one deadline for everybody, and what the device may still write to is kept.
-start_soft "hang@4" "recovery = 0" "launch_ms = 700"
+# A launch that does not end: within one deadline for everybody, and what the device may still write to is kept. XRT 2.13
+# has one context a kernel, so that nothing works there until the driver's watchdog has ended it.
+start_device "hang@4 watchdog=8000" "recovery = 0" "launch_ms = 700"
 health_becomes ok
 run_once "$work/logits" "${rows[@]}" &
 hung=$!
@@ -53,14 +56,14 @@ run_once "$work/other" "${rows[@]}" --path host
 same_bits "$work/host" "$work/other" "beside a hang"
 wait $hung || fail "the run whose launch hangs"
 same_bits "$work/host" "$work/logits" hang
-[ "$(device_field hangs) $(device_field parked)" = "1 1" ] || fail "a hang: $(device_told)"
-health_becomes ok
+[ "$(device_field hangs)" = 1 ] && (($(device_field parked) >= 1)) || fail "a hang: $(device_told)"
+health_becomes ok 60
 run --path device
 same_bits "$work/host" "$work/logits" "after a hang"
 stop_daemon
 
 # No context: others have them all, for a while.
-start_soft "no-context=7000@1"
+start_device "no-context=7000@1"
 health_becomes degraded
 [[ $("$npuctl" status --json | json_field reason) == *"no hardware context is free"* ]] || fail "$("$npuctl" status)"
 for i in 1 2 3; do

@@ -4,7 +4,17 @@
 . "$(dirname "$0")/lib.bash"
 . "$(dirname "$0")/device.bash"
 need_data EXPECTED.tsv
-start_soft ""
+
+# What the software device has by itself.
+every_geometry() { # ROWS
+	local kd nd designs=()
+	for ((kd = 64; kd <= 16384; kd *= 2)); do
+		for nd in 1024 256 128; do designs+=("$1,$kd,$nd,0" "$1,$kd,$nd,1"); done
+	done
+	kernel_set "${designs[@]}"
+}
+[ "$kind" = soft ] || every_geometry 16
+start_device ""
 health_becomes ok
 
 ran=0
@@ -37,7 +47,8 @@ done
 stop_daemon
 
 # Passes and launches of 128 rows.
-start_soft "" '[head]' 'batch = 128'
+[ "$kind" = soft ] || every_geometry 128
+start_device "" '[head]' 'batch = 128'
 health_becomes ok
 for model in "${models[@]}"; do
 	for m in 33 127 128 200; do rows $m "$model"; done
