@@ -19,6 +19,23 @@ NPU_API int npu_reload(npu_client *c)
 	return r ? r : client_ask(c, OP_reload, &q, &p, &a);
 }
 
+NPU_API int npu_metrics(npu_client *c, char **text)
+{
+	int r = client_usable(c);
+	if (r)
+		return r;
+	if (!text)
+		return err_set(client_err(), NPU_E_BAD_VALUE, "npu_metrics: text must be given");
+	struct req_metrics q = {};
+	struct rep_metrics p = {};
+	cleanup(answer_fini) struct answer a = {};
+	r = client_ask(c, OP_metrics, &q, &p, &a);
+	if (r)
+		return r;
+	*text = strndup(p.text.size ? p.text.data : "", p.text.size);
+	return *text ? 0 : err_set(client_err(), NPU_E_NO_MEMORY, "no memory for the metrics");
+}
+
 static void copy_device(struct npu_device *out, const struct rep_device *p)
 {
 	*out = (struct npu_device){

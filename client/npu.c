@@ -212,6 +212,9 @@ NPU_API int npu_status(npu_client *c, struct npu_status *out)
 		.contexts_max = p.contexts_max,
 		.passes = p.passes,
 		.upload_bytes = p.upload_bytes,
+		.holding = p.holding,
+		.waiting = p.waiting,
+		.idle_ms = p.idle_ms,
 	};
 	call_copy(out->reason, sizeof out->reason, p.reason);
 	call_copy(out->version, sizeof out->version, p.version);

@@ -187,6 +187,8 @@ struct npu_status {
 	uint64_t contexts_used, contexts_max; /* hardware contexts of all programs; 0, 0: not known */
 	uint64_t passes;		      /* over weights, in which the rows were */
 	uint64_t upload_bytes;		      /* of uploads, in memory or promised */
+	uint64_t holding, waiting;	      /* tickets */
+	uint64_t idle_ms;		      /* without work under a ticket that holds, of the longest */
 };
 int npu_status(npu_client *c, struct npu_status *out);
 
@@ -445,6 +447,8 @@ struct npu_who {
 	uint64_t hidden;       /* processes that npud may not look into */
 	char lock[256];	       /* the file that tools lock around their launches; "": none is used */
 	char lock_keeper[128]; /* who keeps it locked now, npud included; "": nobody, as far as is seen */
+	uint64_t contexts_used, contexts_max; /* hardware contexts of all programs now; 0, 0: not known */
+	uint64_t contexts_own;		      /* of those in use npud's */
 };
 /* Processes that have the device's node open and no ticket. */
 int npu_who(npu_client *c, struct npu_who *out, int (*each)(void *arg, const struct npu_foreign_row *row),
@@ -454,6 +458,8 @@ struct npu_usage_row {
 	uint64_t uid, tickets;
 	double held_seconds, computed_seconds; /* halved every day */
 };
+/* Counters and gauges of the daemon as OpenMetrics text, which is to be freed by free(). */
+int npu_metrics(npu_client *c, char **text);
 int npu_usage(npu_client *c, int (*each)(void *arg, const struct npu_usage_row *row), void *arg);
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@
 #define NPUD_VERSION "unknown"
 #endif
 
-enum { PINGS_MAX = 1000000 };
+enum { PINGS_MAX = 1000000, IDLE_SHOWN_MS = 10000 };
 
 int no_memory(void)
 {
@@ -44,7 +44,7 @@ static int do_status(npu_client *c, const struct options *o)
 		return exit_npu(c, error, NULL);
 	if (o->json)
 		return print_json(json_pack(
-			"{so so so so so so sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "socket",
+			"{so so so so so so sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "socket",
 			table_json_string(npu_socket(c)), "version", table_json_string(s.version), "device",
 			table_json_string(s.device), "health", table_json_string(s.health), "reason",
 			table_json_string(s.reason), "fingerprint", table_json_string(s.fingerprint), "pid",
@@ -55,7 +55,8 @@ static int do_status(npu_client *c, const struct options *o)
 			(json_int_t)s.in_flight, "launches", (json_int_t)s.launches, "faults",
 			(json_int_t)s.faults, "contexts_used", (json_int_t)s.contexts_used, "contexts_max",
 			(json_int_t)s.contexts_max, "passes", (json_int_t)s.passes, "upload_bytes",
-			(json_int_t)s.upload_bytes));
+			(json_int_t)s.upload_bytes, "holding", (json_int_t)s.holding, "waiting",
+			(json_int_t)s.waiting, "idle_ms", (json_int_t)s.idle_ms));
 	print_stranger("socket", npu_socket(c));
 	print_stranger("version", s.version);
 	print_stranger("device", s.device);
@@ -78,6 +79,10 @@ static int do_status(npu_client *c, const struct options *o)
 	printf("%-10s  %" PRIu64 "\n", "refused", s.refused);
 	printf("%-10s  %" PRIu64 " in %" PRIu64 " passes\n", "rows", s.rows, s.passes);
 	printf("%-10s  %" PRIu64 "\n", "in flight", s.in_flight);
+	printf("%-10s  %" PRIu64 " hold, %" PRIu64 " wait\n", "tickets", s.holding, s.waiting);
+	if (s.idle_ms >= IDLE_SHOWN_MS)
+		printf("%-10s  a hold has done nothing for %s (npuctl tickets)\n", "idle",
+		       table_format_uptime(text, s.idle_ms));
 	print_stranger("packer", s.fingerprint);
 	return 0;
 }
@@ -232,6 +237,19 @@ static int do_reload(npu_client *c, const struct options *o)
 	return error ? exit_npu(c, error, NULL) : 0;
 }
 
+static int do_metrics(npu_client *c, const struct options *o)
+{
+	char *text;
+	int error = npu_metrics(c, &text);
+
+	(void)o;
+	if (error)
+		return exit_npu(c, error, NULL);
+	fputs(text, stdout);
+	free(text);
+	return 0;
+}
+
 struct journal {
 	const struct options *options;
 	uint64_t last; /* number of the event printed last */
@@ -270,7 +288,7 @@ static int print_event(void *arg, const struct npu_event_row *row)
 	return fflush(stdout);
 }
 
-static bool is_absence(int error)
+bool is_absence(int error)
 {
 	return error == NPU_E_SHUTDOWN || error == NPU_E_CONNECTION_LOST || error == NPU_E_TIMED_OUT;
 }
@@ -307,6 +325,7 @@ static void help(void)
 	fputs("usage: npuctl COMMAND [options]\n"
 	      "\n"
 	      "  status               the daemon's health, load and counters\n"
+	      "  top [-c N]           what it does now, every second (once, if not to a terminal)\n"
 	      "  clients              who is connected\n"
 	      "  heads                what is resident, and how large\n"
 	      "  weights              the same of layers' projection weights\n"
@@ -319,6 +338,7 @@ static void help(void)
 	      "  drain, resume        grant nothing more, grant again (administrators)\n"
 	      "  who                  who uses the NPU without a ticket\n"
 	      "  usage                what each user held and computed\n"
+	      "  metrics              counters and gauges as OpenMetrics text\n"
 	      "  store [ls|show HASH|verify|prune|compact]  the packed heads on disk\n"
 	      "  store add MODEL      pack a head ahead of time\n"
 	      "  store export HASH --out DIR, store import MODEL FILE...  heads as Q4HI files\n"
@@ -328,7 +348,7 @@ static void help(void)
 	      "  reload               read the configuration again (administrators)\n"
 	      "  version              of npuctl, libnpu and the daemon\n"
 	      "\n"
-	      "  -c, --count N        round trips of ping (1)\n"
+	      "  -c, --count N        round trips of ping (1), screens of top\n"
 	      "  -f, --follow         of events: go on as they come\n"
 	      "      --superseded     of store prune: only heads whose model has other weights now\n"
 	      "      --remove         of store verify: take bad heads out\n"
@@ -367,7 +387,8 @@ static const struct command {
 	const char *operand;				    /* what it needs one of, or NULL */
 	int most;					    /* words it may have without needing one */
 } commands[] = {
-	{"status", do_status, NULL, 0},	  {"clients", do_clients, NULL, 0},
+	{"status", do_status, NULL, 0},	  {"top", do_top, NULL, 0},
+	{"metrics", do_metrics, NULL, 0}, {"clients", do_clients, NULL, 0},
 	{"heads", do_heads, NULL, 0},	  {"device", do_device, NULL, 0},
 	{"weights", do_weights, NULL, 0}, {"evict", do_evict, "head", 0},
 	{"pin", do_pin, "head", 0},	  {"unpin", do_unpin, "head", 0},
@@ -465,8 +486,10 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
 		if (strcmp(argv[optind], commands[i].name) != 0)
 			continue;
-		if (o.count_given && commands[i].run != do_ping)
-			return exit_usage("%s: --count goes with ping only", argv[optind]);
+		if (o.count_given && commands[i].run != do_ping && commands[i].run != do_top)
+			return exit_usage("%s: --count goes with ping and top only", argv[optind]);
+		if (o.json && commands[i].run == do_metrics)
+			return exit_usage("metrics: its text is for programs as it is; leave --json out");
 		if (o.follow && commands[i].run != do_events)
 			return exit_usage("%s: --follow goes with events only", argv[optind]);
 		if ((o.superseded || o.remove || o.out || o.reading_given) && commands[i].run != do_store)

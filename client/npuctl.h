@@ -22,6 +22,8 @@ struct options {
 
 int no_memory(void);
 int print_json(json_t *root); /* takes it */
+/* Of a daemon that may come back. */
+bool is_absence(int error);
 void print_stranger(const char *field, const char *text);
 
 /* Where the rows of a listing go: into the JSON array when there is one, else into the table. */
@@ -77,5 +79,8 @@ int do_drain(npu_client *c, const struct options *o);
 int do_resume(npu_client *c, const struct options *o);
 int do_who(npu_client *c, const struct options *o);
 int do_usage(npu_client *c, const struct options *o);
+json_t *json_of_ticket(const struct npu_ticket_info *t);
+
+int do_top(npu_client *c, const struct options *o); /* npuctl_top.c */
 
 #endif

@@ -11,7 +11,7 @@ static const struct table_column columns[] = {
 	{"IDLE", true},	  {"LABEL", false}, {"COMMAND", false},
 };
 
-static json_t *json_of(const struct npu_ticket_info *t)
+json_t *json_of_ticket(const struct npu_ticket_info *t)
 {
 	return json_pack("{sI ss ss sI ss ss ss sI sI so so sb sb sb sb sI sI sI sI sI sI sI sI sI sI ss}",
 			 "ticket", (json_int_t)t->ticket, "state", t->state, "reason", t->reason, "number",
@@ -37,7 +37,7 @@ static int add_ticket(void *arg, const struct npu_ticket_info *t)
 	struct listing *l = arg;
 
 	if (l->array)
-		return json_array_append_new(l->array, json_of(t)) ? NPU_E_NO_MEMORY : 0;
+		return json_array_append_new(l->array, json_of_ticket(t)) ? NPU_E_NO_MEMORY : 0;
 	table_cell(&l->table, "%" PRIu64, t->ticket);
 	table_cell(&l->table, "%s%s", t->state, t->joined ? " (joined)" : "");
 	if (t->place)
@@ -84,7 +84,7 @@ static void print_time(const char *field, uint64_t ms)
 static int print_ticket(const struct npu_ticket_info *t, const struct options *o)
 {
 	if (o->json)
-		return print_json(json_of(t));
+		return print_json(json_of_ticket(t));
 	printf("%-10s  %" PRIu64 "\n", "ticket", t->ticket);
 	print_stranger("state", t->state);
 	print_stranger("why", t->why);
@@ -154,7 +154,7 @@ static int add_before(void *arg, const struct npu_ticket_info *t)
 {
 	struct why *w = arg;
 	if (w->before)
-		return json_array_append_new(w->before, json_of(t)) ? NPU_E_NO_MEMORY : 0;
+		return json_array_append_new(w->before, json_of_ticket(t)) ? NPU_E_NO_MEMORY : 0;
 	w->count++;
 	char *label = table_escape(t->label), *command = table_escape(t->command);
 	printf("%s %" PRIu64 " of uid %" PRIu64 " (pid %" PRIu64 "): %s, %s%s%s%s%s\n", "  ticket", t->ticket,
@@ -212,8 +212,8 @@ int do_why(npu_client *c, const struct options *o)
 		json_decref(w.foreign);
 		return exit_npu(c, error, NULL);
 	}
-	return o->json ? print_json(json_pack("{so so so}", "ticket", json_of(&info), "before", w.before,
-					      "foreign", w.foreign))
+	return o->json ? print_json(json_pack("{so so so}", "ticket", json_of_ticket(&info), "before",
+					      w.before, "foreign", w.foreign))
 		       : 0;
 }
 
@@ -253,14 +253,21 @@ int do_who(npu_client *c, const struct options *o)
 		return exit_npu(c, error, NULL);
 	}
 	if (o->json)
-		return print_json(json_pack("{so sb sI so so so}", "node", table_json_string(who.node),
-					    "there", who.there, "hidden", (json_int_t)who.hidden, "lock",
-					    table_json_string(who.lock), "lock_keeper",
-					    table_json_string(who.lock_keeper), "foreign", w.foreign));
+		return print_json(json_pack(
+			"{so sb sI so so sI sI sI so}", "node", table_json_string(who.node), "there",
+			who.there, "hidden", (json_int_t)who.hidden, "lock", table_json_string(who.lock),
+			"lock_keeper", table_json_string(who.lock_keeper), "contexts_used",
+			(json_int_t)who.contexts_used, "contexts_max", (json_int_t)who.contexts_max,
+			"contexts_own", (json_int_t)who.contexts_own, "foreign", w.foreign));
 	if (!who.there)
 		printf("%s: there is no such device\n", who.node);
 	else if (w.count == 0)
 		printf("%s: nobody uses it without a ticket\n", who.node);
+	if (who.contexts_max)
+		printf("hardware contexts: %" PRIu64 " of %" PRIu64 " in use, %" PRIu64 " by npud, %" PRIu64
+		       " by others\n",
+		       who.contexts_used, who.contexts_max, who.contexts_own,
+		       who.contexts_used - who.contexts_own);
 	if (who.lock_keeper[0])
 		printf("%s: locked by %s\n", who.lock, who.lock_keeper);
 	if (who.hidden)

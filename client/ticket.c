@@ -458,7 +458,13 @@ NPU_API int npu_who(npu_client *c, struct npu_who *out,
 	r = client_ask(c, OP_who, &q, &p, &a);
 	if (r)
 		return r;
-	*out = (struct npu_who){.there = p.there, .hidden = p.hidden};
+	*out = (struct npu_who){
+		.there = p.there,
+		.hidden = p.hidden,
+		.contexts_used = p.contexts_used,
+		.contexts_max = p.contexts_max,
+		.contexts_own = p.contexts_own,
+	};
 	call_copy(out->node, sizeof out->node, p.node);
 	call_copy(out->lock, sizeof out->lock, p.lock);
 	call_copy(out->lock_keeper, sizeof out->lock_keeper, p.lock_keeper);

@@ -49,6 +49,7 @@ static const struct key {
 	TEXT_KEY("device", "lock", npu_lock),
 	TEXT_KEY("device", "kernels", kernels),
 	TEXT_KEY("device", "module", module),
+	COUNT_KEY("metrics", "port", metrics_port, 0, 65535),
 	COUNT_KEY("head", "threads", threads, 1, 16),
 	COUNT_KEY("head", "batch", batch, 1, BATCH_ROWS_MAX),
 	COUNT_KEY("resident", "max_bytes", resident_bytes, 1 << 20, UINT64_C(1) << 50),

@@ -41,6 +41,7 @@ struct config {
 	uint64_t store_bytes;	   /* [store] max_bytes: of all images */
 	uint64_t store_free_bytes; /* [store] min_free_bytes: of the file system, below which it does not grow
 				    */
+	uint64_t metrics_port;	   /* [metrics] port: of 127.0.0.1, for HTTP; 0: none */
 	uint64_t threads;	   /* [head] threads: of a pass and of packing; no more than processors */
 	uint64_t batch;		   /* [head] batch: rows of one pass at most */
 	char head_path[16];	   /* [head] path: of runs that ask for none */

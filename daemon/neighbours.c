@@ -63,12 +63,25 @@ static void describe(struct neighbour *n, pid_t pid)
 		n->ancestors[i] = (uint32_t)pid;
 }
 
-/* On a worker thread: writes found, found_count and found_hidden, which the loop leaves alone meanwhile. */
+/* What the driver tells of all programs, those included whose processes cannot be seen from here. */
+static void look_at_contexts(struct neighbours *n)
+{
+	struct runner *runner = n->server->accelerator.runner;
+	struct device_limits limits = {0};
+	uint32_t own = 0;
+
+	if (runner)
+		runner_limits(runner, &limits, &own);
+	n->found_contexts = (struct neighbours_contexts){limits.contexts_used, limits.contexts_max, own};
+}
+
+/* On a worker thread: writes what was `found`, which the loop leaves alone meanwhile. */
 static void look(uv_work_t *work)
 {
 	struct neighbours *n = work->data;
 	struct stat node;
 
+	look_at_contexts(n);
 	n->found_count = n->found_hidden = 0;
 	DIR *dir = stat(n->server->config.device_node, &node) == 0 ? opendir("/proc") : NULL;
 	if (!dir)
@@ -113,7 +126,9 @@ static void on_looked(uv_work_t *work, int status)
 	for (unsigned i = 0; i < n->found_count; i++)
 		if (!has_ticket(n, &n->found[i]))
 			n->seen[n->count++] = n->found[i];
-	n->server->tickets.arbiter.foreign = n->count > 0;
+	n->contexts = n->found_contexts;
+	n->unsure = n->contexts.used > n->contexts.own && arbiter_holder(&n->server->tickets.arbiter);
+	n->server->tickets.arbiter.foreign = neighbours_are_there(n);
 	while (!link_empty(&n->waiters)) {
 		struct request *r = link_of(n->waiters.next, struct request, in_waiters);
 		r->answer(r);
@@ -130,7 +145,16 @@ static void on_looked(uv_work_t *work, int status)
 
 bool neighbours_stale(const struct neighbours *n, uint64_t ms)
 {
-	return access(n->server->config.device_node, F_OK) == 0 && server_now() - n->looked_ms > ms;
+	bool any = n->server->accelerator.runner || access(n->server->config.device_node, F_OK) == 0;
+	bool holder_left = n->unsure && !arbiter_holder(&n->server->tickets.arbiter);
+	return any && (holder_left || server_now() - n->looked_ms > ms);
+}
+
+/* Contexts have no names: while somebody holds, they may be the holder's. */
+bool neighbours_are_there(const struct neighbours *n)
+{
+	return n->count > 0 ||
+	       (n->contexts.used > n->contexts.own && !arbiter_holder(&n->server->tickets.arbiter));
 }
 
 void neighbours_look(struct neighbours *n)
@@ -161,7 +185,7 @@ struct proto_list neighbours_list(struct neighbours *n, size_t most)
 const char *neighbours_name(const struct neighbours *n, char *to, size_t room)
 {
 	size_t used = 0;
-	to[0] = '\0';
+	snprintf(to, room, "%s", n->count ? "" : "hardware contexts that no process seen from here has");
 	for (unsigned i = 0; i < n->count && used + 80 < room; i++)
 		used += (size_t)snprintf(to + used, room - used, "%s%u (%s)", used ? ", " : "",
 					 n->seen[i].pid, n->seen[i].command);

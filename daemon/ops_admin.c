@@ -95,6 +95,7 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 
 	(void)q, (void)err;
 	accelerator_status(&s->accelerator, &device);
+	struct tickets_sums tickets = tickets_sums(&s->tickets);
 	snprintf(print, sizeof print, "%016" PRIx64, s->fingerprint);
 	*a = (struct rep_status){
 		.version = PROTO_STR(NPUD_VERSION),
@@ -117,6 +118,9 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 		.upload_bytes = s->upload_bytes,
 		.in_flight = s->in_flight,
 		.fingerprint = PROTO_STR(print),
+		.holding = tickets.holding,
+		.waiting = tickets.waiting,
+		.idle_ms = tickets.idle_ms,
 	};
 	request_reply(r, a); /* here, for the text is ours */
 	return LATER;

@@ -242,9 +242,11 @@ int on_ticket_confirm(struct request *r, const struct req_ticket_confirm *q, str
 		return result;
 	if (t->is.tree)
 		tickets_set_tree(t, (pid_t)q->keeper, q->cgroup);
-	if (fresh)
+	if (fresh) {
+		metrics_granted(&r->server->metrics, &t->is);
 		events_tell(r->server, r->session, EVENT_GRANTED, t->is.id, "%s %s",
 			    ticket_mode_name(t->is.mode), t->is.label);
+	}
 	tickets_turn(ts);
 	return show_confirm(r, t);
 }
@@ -437,6 +439,9 @@ static void answer_who(struct request *r)
 		.hidden = n->hidden,
 		.lock = PROTO_STR(lock),
 		.lock_keeper = PROTO_STR(keeper),
+		.contexts_used = n->contexts.used,
+		.contexts_max = n->contexts.max,
+		.contexts_own = n->contexts.own,
 		.foreign = neighbours_list(n, NEIGHBOURS_MAX),
 	};
 	request_reply(r, &a);

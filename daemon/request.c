@@ -382,6 +382,7 @@ void request_ran(void *arg, struct run *run)
 			    r->object->id, r->object->label, run->report.why);
 	}
 	r->object->rows += run->done;
+	metrics_ran(&server->metrics, r->class, run);
 	tickets_computed(&server->tickets, r->uid, run->compute_seconds);
 	if (!r->session) {
 		slot_drop(r->slot);

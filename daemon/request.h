@@ -42,7 +42,8 @@ struct request {
 	struct plan *plan;	 /* resident.plan: what it waits for */
 	/* head.run */
 	struct run run;
-	struct object *object; /* held */
+	enum ticket_class class; /* of the hold it is sent under */
+	struct object *object;	 /* held */
 
 	struct reply *once; /* where its answer is kept for a repeat; NULL: nowhere */
 };

@@ -79,6 +79,7 @@ int run_on(struct request *r, struct handle *h, const struct run_ask *q, struct 
 	result = work_place(&r->server->tickets.arbiter, server_now(), &ask, &place, err);
 	if (result)
 		return result;
+	r->class = place.class;
 	run->ticket = place.group;
 	run->target = &h->object->target;
 	run->verify = q->verify;

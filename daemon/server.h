@@ -10,11 +10,13 @@
 #include "config.h"
 #include "events.h"
 #include "executor.h"
+#include "exporter.h"
 #include "filing.h"
 #include "hash.h"
 #include "kernels.h"
 #include "known.h"
 #include "listen.h"
+#include "metrics.h"
 #include "place.h"
 #include "residency.h"
 #include "neighbours.h"
@@ -63,6 +65,8 @@ struct server {
 	uint64_t next_session, next_object;
 	uint64_t started_ms;
 	uint64_t requests, refused, rows; /* since the start */
+	struct metrics metrics;
+	struct exporter exporter;
 	struct place place;
 	bool stopping;
 	uint64_t stopping_since_ms;

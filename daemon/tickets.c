@@ -267,6 +267,22 @@ void tickets_computed(struct tickets *ts, uint32_t uid, double seconds)
 		uv_timer_start(&ts->timer, on_timer, KEEP_USAGE_MS, 0);
 }
 
+struct tickets_sums tickets_sums(const struct tickets *ts)
+{
+	struct tickets_sums sums = {0};
+	uint64_t now = server_now();
+
+	link_each(at, &ts->arbiter.tickets)
+	{
+		const struct ticket *t = link_of(at, struct ticket, in_tickets);
+		sums.holding += ticket_holds(t);
+		sums.waiting += t->is.state == TICKET_QUEUED;
+		if (t->is.state == TICKET_GRANTED && ticket_holds(t) && now - t->is.used_ms > sums.idle_ms)
+			sums.idle_ms = now - t->is.used_ms;
+	}
+	return sums;
+}
+
 /* What the arbiter decided; `ended` gets the holdings of what is over. */
 static void carry_out(struct tickets *ts, const struct decision *d, uint64_t now, struct link *ended)
 {
@@ -276,6 +292,7 @@ static void carry_out(struct tickets *ts, const struct decision *d, uint64_t now
 	tell(ts, d);
 	if (d->kind == DECIDE_END) {
 		count_usage(ts, t, now);
+		metrics_ended(&ts->server->metrics, &t->is);
 		if (process_ended(h->owner_fd))
 			tree_remove(t->is.cgroup);
 		link_remove(&h->in_session);
@@ -401,6 +418,7 @@ void tickets_turn(struct tickets *ts)
 	}
 	if (wants_to_be_alone(ts) && neighbours_stale(&ts->server->neighbours, TURN_MOST_MS))
 		neighbours_look(&ts->server->neighbours);
+	ts->arbiter.foreign = neighbours_are_there(&ts->server->neighbours);
 	ts->arbiter.occupied = tenants_in_the_way(&ts->server->tenants);
 	ts->arbiter.failed = accelerator_failed(&ts->server->accelerator);
 	while (arbiter_decide(&ts->arbiter, now, &d))

@@ -68,6 +68,12 @@ void tickets_session_closed(struct session *s);
 /* What `t` waits for, or how it stands, as a sentence. Returns `to`. */
 const char *tickets_why(struct tickets *ts, const struct ticket *t, char *to, size_t room);
 
+struct tickets_sums {
+	unsigned holding, waiting;
+	uint64_t idle_ms; /* since there was work under a ticket that holds: of the longest */
+};
+struct tickets_sums tickets_sums(const struct tickets *ts);
+
 /* A pass took so many seconds for `uid`. */
 void tickets_computed(struct tickets *ts, uint32_t uid, double seconds);
 

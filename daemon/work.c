@@ -13,18 +13,18 @@ uint64_t work_reserved(const struct arbiter *a)
 }
 
 /* By the hold it is in: what joined one has its class. */
-static uint32_t weight_of(struct arbiter *a, const struct ticket *under)
+static enum ticket_class class_of(struct arbiter *a, const struct ticket *under)
 {
-	static const uint32_t weights[] = {
-		[TICKET_BATCH] = 1, [TICKET_NORMAL] = 4, [TICKET_INTERACTIVE] = 16, [TICKET_REALTIME] = 64};
 	const struct ticket *parent = under && under->is.parent ? arbiter_find(a, under->is.parent) : NULL;
 
-	return weights[parent ? parent->is.class : under ? under->is.class : TICKET_NORMAL];
+	return parent ? parent->is.class : under ? under->is.class : TICKET_NORMAL;
 }
 
 int work_place(struct arbiter *a, uint64_t now, const struct work_ask *ask, struct work_place *out,
 	       struct err *err)
 {
+	static const uint32_t weights[] = {
+		[TICKET_BATCH] = 1, [TICKET_NORMAL] = 4, [TICKET_INTERACTIVE] = 16, [TICKET_REALTIME] = 64};
 	const struct ticket *holder = exclusive_holder(a);
 	struct ticket *under = ask->ticket ? arbiter_find(a, ask->ticket) : NULL;
 	char time[32];
@@ -51,10 +51,12 @@ int work_place(struct arbiter *a, uint64_t now, const struct work_ask *ask, stru
 		err->detail.remaining_ms = left;
 		return err->code;
 	}
+	enum ticket_class class = class_of(a, under);
 	*out = (struct work_place){
 		.device = ask->usable && (!holder || own),
 		.group = own ? holder->is.id : 0,
-		.weight = weight_of(a, under),
+		.class = class,
+		.weight = weights[class],
 	};
 	return 0;
 }

@@ -14,15 +14,16 @@ struct work_ask {
 
 struct work_place {
 	bool device;
-	uint64_t group;	 /* rows of different groups never share a launch; 0: of all who have no exclusive
-			    ticket */
-	uint32_t weight; /* of its rows among those of other clients that wait (batch.h) */
+	uint64_t group; /* rows of different groups never share a launch; 0: of all who have no exclusive
+			   ticket */
+	enum ticket_class class; /* of its hold; without one NORMAL */
+	uint32_t weight; /* by the class, of its rows among those of other clients that wait (batch.h) */
 };
 
 /*
  * Under a ticket: TICKET_OVER unless it is granted with this number, whatever the path. While an exclusive
  * ticket is out, work of others goes to the host, and HELD names the holder where it insists on the device.
- * Its rows weigh as the class of its hold, each class four times the one below; without a ticket as normal.
+ * Each class weighs four times the one below.
  */
 int work_place(struct arbiter *a, uint64_t now, const struct work_ask *ask, struct work_place *out,
 	       struct err *err);

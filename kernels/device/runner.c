@@ -395,3 +395,22 @@ void runner_status(struct runner *r, struct runner_status *out)
 	out->health = r->keeper.health;
 	pthread_mutex_unlock(&r->lock);
 }
+
+static uint32_t own_contexts(struct runner *r)
+{
+	pthread_mutex_lock(&r->lock);
+	uint32_t own = r->status.parked + r->status.context;
+	pthread_mutex_unlock(&r->lock);
+	return own;
+}
+
+void runner_limits(struct runner *r, struct device_limits *out, uint32_t *own)
+{
+	/* One that is opened or closed meanwhile is nobody else's. */
+	uint32_t before = own_contexts(r), after;
+	r->table->limits(r->device, out);
+	after = own_contexts(r);
+	*own = before > after ? before : after;
+	if (*own > out->contexts_used)
+		*own = out->contexts_used;
+}

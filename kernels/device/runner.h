@@ -104,4 +104,10 @@ struct runner_status {
 
 void runner_status(struct runner *r, struct runner_status *out);
 
+/*
+ * Asks the driver anew, for as long as that takes. Of the contexts in use `*own` are this runner's: one too
+ * many rather than too few, where parked runs may share one.
+ */
+void runner_limits(struct runner *r, struct device_limits *out, uint32_t *own);
+
 #endif

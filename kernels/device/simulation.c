@@ -29,9 +29,9 @@ static bool setting(struct simulation *s, const char *name, const char *value)
 		const char *name;
 		uint64_t *to;
 	} known[] = {
-		{"latency", &s->latency_us}, {"contexts", &s->contexts_max},
-		{"heap", &s->heap_bytes},    {"watchdog", &s->watchdog_ms},
-		{"lost", &s->lost_ms},	     {"no-context", &s->no_context_ms},
+		{"latency", &s->latency_us},	   {"contexts", &s->contexts_max}, {"others", &s->others},
+		{"heap", &s->heap_bytes},	   {"watchdog", &s->watchdog_ms},  {"lost", &s->lost_ms},
+		{"no-context", &s->no_context_ms},
 	};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -88,6 +88,7 @@ bool simulation_parse(struct simulation *s, const char *settings, char *why, siz
 		if (equals ? !setting(s, word, equals + 1) : !rule(s, word)) {
 			snprintf(why, room,
 				 "'%.*s' is no setting of a simulated device: write latency=US, contexts=N, "
+				 "others=N, "
 				 "heap=BYTES, "
 				 "watchdog=MS, lost=MS, no-context=MS@N, or a fault as in timeout@3, "
 				 "hang@5-6, flip/100",

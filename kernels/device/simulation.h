@@ -6,6 +6,7 @@
  * Settings are words separated by spaces or commas:
  *   latency=US      a launch takes at least this long
  *   contexts=N      so many contexts exist (16)
+ *   others=N        other programs hold so many of them (0)
  *   heap=BYTES      so much memory for buffers (no limit)
  *   watchdog=MS     the driver ends a hanging run as timed out, after the device has written once more
  * (never) lost=MS         a context that was idle this long is lost: its launches fail (never)
@@ -43,7 +44,8 @@ struct simulation_rule {
 };
 
 struct simulation {
-	uint64_t latency_us, contexts_max, heap_bytes, watchdog_ms, lost_ms, no_context_ms, no_context_at;
+	uint64_t latency_us, contexts_max, others, heap_bytes, watchdog_ms, lost_ms, no_context_ms,
+		no_context_at;
 	struct simulation_rule rules[16];
 	uint32_t rule_count;
 };

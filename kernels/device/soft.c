@@ -215,7 +215,7 @@ static void soft_close(struct device *d)
 static void soft_limits(struct device *d, struct device_limits *out)
 {
 	pthread_mutex_lock(&d->lock);
-	*out = (struct device_limits){.contexts_used = d->context_count,
+	*out = (struct device_limits){.contexts_used = d->context_count + (uint32_t)d->simulation.others,
 				      .contexts_max = (uint32_t)d->simulation.contexts_max,
 				      .heap_bytes = d->simulation.heap_bytes,
 				      .version = "simulated"};
@@ -234,7 +234,8 @@ static int soft_context_open(struct device_context **out, struct device *d, cons
 	uint64_t now = now_ms();
 	if (++d->openings == d->simulation.no_context_at)
 		d->no_context_until = now + d->simulation.no_context_ms;
-	if (now < d->no_context_until || d->context_count >= d->simulation.contexts_max) {
+	if (now < d->no_context_until ||
+	    d->context_count + d->simulation.others >= d->simulation.contexts_max) {
 		snprintf(why->text, sizeof why->text, "software device: all %llu contexts are taken",
 			 (unsigned long long)d->simulation.contexts_max);
 		free(c);

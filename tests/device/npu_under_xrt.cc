@@ -401,7 +401,7 @@ int xclOpenContext(xclDeviceHandle h, const xuid_t, unsigned unit, bool)
 
 	if (++n->openings == n->settings.no_context_at)
 		n->no_context_until = now + ms(n->settings.no_context_ms);
-	if (now < n->no_context_until || n->contexts >= n->settings.contexts_max)
+	if (now < n->no_context_until || n->contexts + n->settings.others >= n->settings.contexts_max)
 		return -ENOSPC;
 	n->contexts++;
 	n->context++;
