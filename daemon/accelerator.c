@@ -1,6 +1,7 @@
 #include "accelerator.h"
 #include "log.h"
 #include "own.h"
+#include "probe.h"
 #include "process.h"
 #include "server.h"
 #include "soft.h"
@@ -164,6 +165,15 @@ static bool open_kernels(struct accelerator *a, const struct config *c)
 	return false;
 }
 
+/* What will keep an NPU from working is said before the driver says that it does not, in words of its own. */
+static void on_step(void *arg, enum probe_verdict verdict, const char *what, const char *found,
+		    const char *cure)
+{
+	(void)arg;
+	if (verdict == PROBE_BAD)
+		log_line("device", 0, "%s: %s; %s", what, found, cure);
+}
+
 /* BAD_CALL is the configuration's fault; everything else leaves the device absent. */
 static int open_device(struct accelerator *a, const struct config *c, struct err *err)
 {
@@ -172,6 +182,8 @@ static int open_device(struct accelerator *a, const struct config *c, struct err
 
 	if (!open_kernels(a, c) || !(options.table = table_of(a, c)))
 		return 0;
+	if (options.table != &device_soft)
+		probe_machine(c->device_node, on_step, NULL);
 	options.settings = c->device_settings;
 	options.designs = a->kernels.designs;
 	options.design_count = a->kernels.count;
@@ -183,7 +195,9 @@ static int open_device(struct accelerator *a, const struct config *c, struct err
 	if (code == DEVICE_E_BAD_CALL)
 		return err_set(err, NPU_E_BAD_CONFIG, "[device] settings: %s", why.text);
 	if (code)
-		snprintf(a->absent, sizeof a->absent, "%s", why.text);
+		snprintf(a->absent, sizeof a->absent,
+			 "%s; npud --check-device says step by step what is missing and what to do",
+			 why.text);
 	return 0;
 }
 

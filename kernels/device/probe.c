@@ -106,8 +106,11 @@ static const struct device_table *look_at_xrt(const struct probe *p, const char 
 	int code = table->open(&d, "", &why);
 	if (code) {
 		say(p, PROBE_BAD, "XRT",
-		    code == DEVICE_E_NO_MEMORY || code == DEVICE_E_DENIED
-			    ? "see memlock and permission"
+		    code == DEVICE_E_NO_MEMORY || code == DEVICE_E_DENIED ? "see memlock and permission"
+		    : strstr(why.text, "XILINX_XRT")
+			    ? "set XILINX_XRT to where XRT is, as its setup.sh does, for the service too: "
+			      "XRT before "
+			      "2.16 asks for it"
 			    : "see node; xrt-smi examine should list the NPU, with the XRT that belongs to "
 			      "its driver",
 		    "the device cannot be opened: %s", why.text);
@@ -156,14 +159,21 @@ static bool try_design(const struct probe *p, const struct device_table *table, 
 	return s.health == HEALTH_OK;
 }
 
+void probe_machine(const char *node, probe_report *report, void *arg)
+{
+	const struct probe p = {report, arg};
+
+	look_at_node(&p, node);
+	look_at_memlock(&p);
+}
+
 bool probe_device(const struct probe_options *o, probe_report *report, void *arg)
 {
 	struct probe p = {report, arg};
 	struct kernelset set;
 	bool usable = false;
 
-	look_at_node(&p, o->node);
-	look_at_memlock(&p);
+	probe_machine(o->node, report, arg);
 	bool kernels = look_at_kernels(&p, o->kernels, &set);
 	const struct device_table *table = look_at_xrt(&p, o->module);
 	if (!kernels || !table)

@@ -20,6 +20,10 @@ struct probe_options {
 typedef void probe_report(void *arg, enum probe_verdict verdict, const char *what, const char *found,
 			  const char *cure);
 
+/* The first steps, which are of the machine and not of a kernel set: the node, who may open it, locked
+ * memory. */
+void probe_machine(const char *node, probe_report *report, void *arg);
+
 /* True where at least one design of the kernel set has passed its canary: the device can be used. */
 bool probe_device(const struct probe_options *o, probe_report *report, void *arg);
 

@@ -199,36 +199,43 @@ static bool write_file(const char *path, const void *bytes, size_t size)
 	return f && fclose(f) == 0 && good;
 }
 
+/* One design: its files, and its record in the manifest. */
+static bool write_design(FILE *manifest, const char *directory, struct design *d, unsigned i)
+{
+	bool elf = d->image == DEVICE_ELF;
+	const char *kind = elf ? "elf" : "xclbin";
+	unsigned char stream[KERNEL_FILES_INSTRUCTIONS];
+	size_t size;
+	unsigned char *image = elf ? kernel_files_elf(false, &size) : kernel_files_xclbin("MLIR_AIE", &size);
+
+	strcpy(d->kernel, "MLIR_AIE");
+	snprintf(d->file, sizeof d->file, "%.400s/%u.%s", directory, i, kind);
+	bool good =
+		write_file(d->file, image, size) &&
+		fprintf(manifest,
+			"%s{\"rows\": %u, \"kd\": %u, \"nd\": %u, \"layout\": \"%s\", \"image\": \"%s\",\n"
+			"  \"file\": \"%u.%s\", \"kernel\": \"MLIR_AIE\"",
+			i ? ",\n " : "{\"format\": 1, \"designs\": [\n ", d->rows, d->kd, d->nd,
+			d->layout ? "blocked" : "row-major", kind, i, kind) > 0;
+	if (!elf) {
+		snprintf(d->instructions, sizeof d->instructions, "%.400s/%u.bin", directory, i);
+		kernel_files_instructions(d, stream);
+		good = good && write_file(d->instructions, stream, sizeof stream) &&
+		       fprintf(manifest, ", \"instructions\": \"%u.bin\"", i) > 0;
+	}
+	free(image);
+	return good && fprintf(manifest, "}") > 0;
+}
+
 bool kernel_files_write(const char *directory, struct design *designs, unsigned count)
 {
 	char path[DEVICE_PATH_MAX + 32];
-	unsigned char stream[KERNEL_FILES_INSTRUCTIONS];
-	size_t size;
-	unsigned char *xclbin = kernel_files_xclbin("MLIR_AIE", &size);
-	bool good = true;
 
 	snprintf(path, sizeof path, "%s/kernels.json", directory);
 	FILE *manifest = fopen(path, "we");
-	if (!manifest)
-		good = false;
-	for (unsigned i = 0; good && i < count; i++) {
-		struct design *d = &designs[i];
-		d->image = DEVICE_XCLBIN;
-		strcpy(d->kernel, "MLIR_AIE");
-		snprintf(d->file, sizeof d->file, "%.400s/%u.xclbin", directory, i);
-		snprintf(d->instructions, sizeof d->instructions, "%.400s/%u.bin", directory, i);
-		kernel_files_instructions(d, stream);
-		good = write_file(d->file, xclbin, size) &&
-		       write_file(d->instructions, stream, sizeof stream) &&
-		       fprintf(manifest,
-			       "%s{\"rows\": %u, \"kd\": %u, \"nd\": %u, \"layout\": \"%s\", \"image\": "
-			       "\"xclbin\",\n"
-			       "  \"file\": \"%u.xclbin\", \"kernel\": \"MLIR_AIE\", \"instructions\": "
-			       "\"%u.bin\"}",
-			       i ? ",\n " : "{\"format\": 1, \"designs\": [\n ", d->rows, d->kd, d->nd,
-			       d->layout ? "blocked" : "row-major", i, i) > 0;
-	}
-	free(xclbin);
+	bool good = manifest != NULL;
+	for (unsigned i = 0; good && i < count; i++)
+		good = write_design(manifest, directory, &designs[i], i);
 	good = good && fprintf(manifest, "]}\n") > 0;
 	return manifest && fclose(manifest) == 0 && good;
 }

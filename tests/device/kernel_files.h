@@ -19,7 +19,7 @@ void kernel_files_instructions(const struct design *d, unsigned char to[KERNEL_F
 
 /*
  * Writes the set into an existing directory: the manifest, and an image and instructions for each of the
- * designs, of which rows, kd, nd and layout are read and file, kernel and instructions are filled in.
+ * designs, of which rows, kd, nd, layout and image are read and file, kernel and instructions are filled in.
  */
 bool kernel_files_write(const char *directory, struct design *designs, unsigned count);
 
