@@ -129,6 +129,7 @@ int table_print(const struct table *t, FILE *out, bool headers)
 		print_cell(out, text, widths[at], t->columns[at].right, at + 1 == t->width);
 	}
 	free(widths);
+	fflush(out);
 	return 0;
 }
 
@@ -272,5 +273,6 @@ int table_json_print(json_t *root)
 	if (failed)
 		return NPU_E_NO_MEMORY;
 	fputc('\n', stdout);
+	fflush(stdout);
 	return 0;
 }

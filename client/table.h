@@ -33,7 +33,8 @@ void table_cell(struct table *t, const char *format, ...) __attribute__((format(
 void table_stranger(struct table *t, const char *text);
 /* Adds "131.1 MB". */
 void table_bytes(struct table *t, uint64_t bytes);
-/* Prints the whole rows. Returns 0 or NPU_E_NO_MEMORY; write errors stay in ferror(out). */
+/* Prints the whole rows. Returns 0 or NPU_E_NO_MEMORY; write errors stay in ferror(out). Flushed, as JSON is:
+ * what was asked for is out, whatever becomes of this process while it closes its connection. */
 int table_print(const struct table *t, FILE *out, bool headers);
 void table_fini(struct table *t);
 
