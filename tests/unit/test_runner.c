@@ -308,13 +308,16 @@ Test(runner, waits_for_a_context_without_spinning_and_says_who_holds_them)
 
 Test(runner, a_context_lost_while_idle_is_renewed_without_a_failure)
 {
-	struct runner_options o = options("lost=100");
-	o.times.stale_ms = 50;
+	/* Far apart: were the thread kept from running for as long between the proof and a launch, that one
+	 * would be lost in earnest. */
+	struct runner_options o = options("lost=2500");
+	o.times.stale_ms = 500;
+	o.times.idle_ms = 20000;
 	cleanup(rig_free) struct rig rig = rig_with(&o);
 
 	becomes(&rig, HEALTH_OK);
 	cr_expect_eq(ask(&rig, 0, ROWS, 5), JOB_DONE);
-	usleep(200000);
+	usleep(2600000);
 	cr_expect_eq(ask(&rig, 0, ROWS, 6), JOB_DONE);
 	struct runner_status s = status(&rig);
 	cr_expect_eq(s.contexts_opened, 2);
