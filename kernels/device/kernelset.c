@@ -200,7 +200,15 @@ static uint64_t design_bytes(const struct design *d, uint32_t nv)
 	return ((uint64_t)nv + d->nd - 1) / d->nd * d->nd * d->kd;
 }
 
-/* Whether a suits `rows` better than b does, their bytes being equal. */
+/* What a device reads in the time that a launch costs besides: some 100 us, at 10 GB/s. */
+#define LAUNCH_BYTES (UINT64_C(1) << 20)
+
+static uint64_t design_cost(const struct design *d, uint32_t nv)
+{
+	return design_bytes(d, nv) + ((uint64_t)nv + d->nd - 1) / d->nd * LAUNCH_BYTES;
+}
+
+/* Whether a suits `rows` better than b does, their costs being equal. */
 static bool rows_better(const struct design *a, const struct design *b, uint32_t rows)
 {
 	bool a_takes = a->rows >= rows, b_takes = b->rows >= rows;
@@ -218,11 +226,11 @@ const struct design *kernelset_choose(const struct kernelset *s, uint32_t nv, ui
 
 	for (uint32_t i = 0; i < s->count; i++) {
 		const struct design *d = &s->designs[i];
-		uint64_t bytes = design_bytes(d, nv);
-		if (!(layouts & 1u << d->layout) || d->kd < h || bytes > most)
+		uint64_t cost = design_cost(d, nv);
+		if (!(layouts & 1u << d->layout) || d->kd < h || design_bytes(d, nv) > most)
 			continue;
-		if (!best || bytes < design_bytes(best, nv) ||
-		    (bytes == design_bytes(best, nv) && rows_better(d, best, rows)))
+		if (!best || cost < design_cost(best, nv) ||
+		    (cost == design_cost(best, nv) && rows_better(d, best, rows)))
 			best = d;
 	}
 	return best;

@@ -39,8 +39,9 @@ int kernelset_parse(struct kernelset *s, const char *text, size_t size, const ch
 		    struct device_why *why);
 
 /*
- * The design that runs a head of nv x h with the fewest bytes of weights; of equal ones, that with the fewest
- * rows that take `rows` at once, or the most rows. `layouts` has the bit 1 << layout of every layout allowed.
+ * The design that runs a head of nv x h with the fewest bytes of weights, where each tile, which is a launch,
+ * counts for a mebibyte more; of equal ones, that with the fewest rows that take `rows` at once, or the most
+ * rows. `layouts` has the bit 1 << layout of every layout allowed.
  * NULL where none covers it, or only one that takes more than twice the bytes the head would
  * have on the host: such a head is the host's.
  */

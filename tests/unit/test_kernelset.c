@@ -103,6 +103,17 @@ Test(kernelset, the_design_with_the_fewest_bytes_is_chosen)
 	cr_expect(g.tiles == 4 && g.kd == 4096 && g.nd == 8192 && g.h == 4000 && g.layout == LAYOUT_BLOCKED);
 }
 
+Test(kernelset, a_few_bytes_less_are_not_worth_many_launches)
+{
+	struct design d[] = {{.rows = 16, .kd = 512, .nd = 128, .layout = 1},
+			     {.rows = 16, .kd = 512, .nd = 4096, .layout = 1},
+			     {.rows = 16, .kd = 512, .nd = 65536, .layout = 1}};
+	struct kernelset s = set_of(d, 3);
+
+	cr_expect_eq(kernelset_choose(&s, 32000, 512, BOTH, 16), &d[1]); /* 8 tiles, not 250 that fit */
+	cr_expect_eq(kernelset_choose(&s, 100, 512, BOTH, 16), &d[0], "nothing is padded for it");
+}
+
 Test(kernelset, rows_and_layout_decide_between_equals)
 {
 	struct design d[] = {{.rows = 4, .kd = 64, .nd = 128, .layout = 1},
