@@ -206,6 +206,7 @@ NPU_API int npu_status(npu_client *c, struct npu_status *out)
 		.refused = p.refused,
 		.rows = p.rows,
 		.in_flight = p.in_flight,
+		.trouble_ms = p.trouble_ms,
 		.launches = p.launches,
 		.faults = p.faults,
 		.contexts_used = p.contexts_used,
@@ -217,6 +218,7 @@ NPU_API int npu_status(npu_client *c, struct npu_status *out)
 		.idle_ms = p.idle_ms,
 	};
 	call_copy(out->reason, sizeof out->reason, p.reason);
+	call_copy(out->trouble, sizeof out->trouble, p.trouble);
 	call_copy(out->version, sizeof out->version, p.version);
 	call_copy(out->device, sizeof out->device, p.device);
 	call_copy(out->health, sizeof out->health, p.health);

@@ -183,6 +183,8 @@ struct npu_status {
 	uint64_t pid, uptime_ms, clients, heads, resident_bytes, requests, refused, rows, in_flight;
 	char fingerprint[17]; /* of the daemon's packer, hexadecimal; empty where the daemon does not tell */
 	char reason[512];     /* why the device is not "ok", and what to do */
+	char trouble[512];    /* what went wrong with it last, well again or not; "": nothing */
+	uint64_t trouble_ms;  /* so many milliseconds ago */
 	uint64_t launches, faults; /* on the device; of them those that hung, failed or were wrong */
 	uint64_t contexts_used, contexts_max; /* hardware contexts of all programs; 0, 0: not known */
 	uint64_t passes;		      /* over weights, in which the rows were */

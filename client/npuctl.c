@@ -34,6 +34,14 @@ void print_stranger(const char *field, const char *text)
 	free(escaped);
 }
 
+static void print_trouble(const struct npu_status *s)
+{
+	char ago[TABLE_UNIT], line[sizeof s->trouble + 64];
+
+	snprintf(line, sizeof line, "%s ago: %s", table_format_uptime(ago, s->trouble_ms), s->trouble);
+	print_stranger("trouble", line);
+}
+
 static int do_status(npu_client *c, const struct options *o)
 {
 	char text[TABLE_UNIT];
@@ -44,11 +52,12 @@ static int do_status(npu_client *c, const struct options *o)
 		return exit_npu(c, error, NULL);
 	if (o->json)
 		return print_json(json_pack(
-			"{so so so so so so sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "socket",
+			"{so so so so so so so sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "socket",
 			table_json_string(npu_socket(c)), "version", table_json_string(s.version), "device",
 			table_json_string(s.device), "health", table_json_string(s.health), "reason",
-			table_json_string(s.reason), "fingerprint", table_json_string(s.fingerprint), "pid",
-			(json_int_t)s.pid, "uptime_ms", (json_int_t)s.uptime_ms, "clients",
+			table_json_string(s.reason), "trouble", table_json_string(s.trouble), "fingerprint",
+			table_json_string(s.fingerprint), "pid", (json_int_t)s.pid, "trouble_ms",
+			(json_int_t)s.trouble_ms, "uptime_ms", (json_int_t)s.uptime_ms, "clients",
 			(json_int_t)s.clients, "heads", (json_int_t)s.heads, "resident_bytes",
 			(json_int_t)s.resident_bytes, "requests", (json_int_t)s.requests, "refused",
 			(json_int_t)s.refused, "rows", (json_int_t)s.rows, "in_flight",
@@ -63,6 +72,8 @@ static int do_status(npu_client *c, const struct options *o)
 	print_stranger("health", s.health);
 	if (s.reason[0])
 		print_stranger("reason", s.reason);
+	else if (s.trouble[0])
+		print_trouble(&s);
 	if (s.launches)
 		printf("%-10s  %" PRIu64 ", of them %" PRIu64 " at fault\n", "launches", s.launches,
 		       s.faults);

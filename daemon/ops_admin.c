@@ -102,6 +102,8 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 		.device = PROTO_STR(s->accelerator.kind),
 		.health = PROTO_STR(health_name(device.health)),
 		.reason = PROTO_STR(device.reason),
+		.trouble = PROTO_STR(device.trouble),
+		.trouble_ms = device.trouble_ms,
 		.launches = device.launches,
 		.faults = device.timeouts + device.errors + device.hangs + device.mismatches,
 		.contexts_used = device.limits.contexts_used,

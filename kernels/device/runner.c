@@ -78,6 +78,10 @@ void runner_say(struct runner *r, const char *format, ...)
 	if (strcmp(text, r->status.reason) == 0)
 		return;
 	memcpy(r->status.reason, text, sizeof text);
+	if (*text) {
+		memcpy(r->status.trouble, text, sizeof text);
+		r->trouble_at = runner_ms();
+	}
 	if (r->options.event)
 		r->options.event(r->options.arg, *text ? text : "the device is well: the canary passed");
 }
@@ -393,6 +397,7 @@ void runner_status(struct runner *r, struct runner_status *out)
 	pthread_mutex_lock(&r->lock);
 	*out = r->status;
 	out->health = r->keeper.health;
+	out->trouble_ms = *out->trouble ? runner_ms() - r->trouble_at : 0;
 	pthread_mutex_unlock(&r->lock);
 }
 

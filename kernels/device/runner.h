@@ -94,8 +94,10 @@ bool runner_submit(struct runner *r, struct job *job);
 
 struct runner_status {
 	enum health health;
-	char reason[512]; /* why it is not ok, and what to do; "" when ok */
-	bool context;	  /* one is held */
+	char reason[512];    /* why it is not ok, and what to do; "" when ok */
+	char trouble[512];   /* what was said so last; "": nothing has gone wrong yet */
+	uint64_t trouble_ms; /* so long ago */
+	bool context;	     /* one is held */
 	uint32_t in_flight, queued, parked;
 	uint64_t launches, done, timeouts, errors, hangs, mismatches, refused;
 	uint64_t canaries, canaries_failed, contexts_opened, contexts_refused, recoveries, parked_ever;

@@ -53,7 +53,8 @@ struct runner {
 	struct keeper keeper;
 	struct job *queue, **queue_end;
 	struct runner_status status;
-	const char *call; /* into the driver, now; NULL: none */
+	uint64_t trouble_at; /* of status.trouble, ms */
+	const char *call;    /* into the driver, now; NULL: none */
 	uint64_t call_due, watched_until;
 
 	bool ended; /* of who closes: both threads are gone */
