@@ -281,8 +281,22 @@ class Pending:
         return self._client.call("cancel", req=self.req).get("found", False)
 
 
+def _ticket():
+    """What hello says of $NPU_TICKET, "ID:TOKEN": all that is sent is sent under that ticket."""
+    text = os.environ.get("NPU_TICKET")
+    if not text:
+        return {}
+    number, _, token = text.partition(":")
+    try:
+        if number.isascii() and number.isdigit() and len(token) == 32 and int(number):
+            return {"ticket": int(number), "ticket_token": bytes.fromhex(token)}
+    except ValueError:
+        pass
+    raise Error("BAD_VALUE", "NPU_TICKET is no ticket: a number, a colon and 32 hexadecimal digits are; unset it")
+
+
 class Client:
-    """A session with the daemon.
+    """A session with the daemon, under the ticket of $NPU_TICKET where there is one.
 
     socket: its path; None: $NPUD_SOCKET, else the first of the user's and the system's sockets that answers.
     name: what the daemon shows of this program. timeout: seconds a request may take.
@@ -293,7 +307,7 @@ class Client:
         self.name, self.timeout = name, timeout
         self.path, self.hello = None, {}
         self._stream, self._pending = None, {}
-        self._nonce = os.urandom(16)
+        self._nonce, self._under = os.urandom(16), _ticket()
         self._req = self._ident = 0
         self._open = True
         self._find(socket or os.environ.get("NPUD_SOCKET") or None)
@@ -339,7 +353,7 @@ class Client:
         except (OSError, EOFError, ValueError) as error:
             raise Error("NO_DAEMON", f"no daemon answers: looked at {self.path} ({error}); {START}") from None
         name = self.name.encode()[:64].decode(errors="ignore")
-        fields = {"name": name, "version": VERSION, "minor": MINOR, "nonce": self._nonce}
+        fields = {"name": name, "version": VERSION, "minor": MINOR, "nonce": self._nonce, **self._under}
         hello = self._send("hello", fields)
         told = self._await(hello, max(deadline - time.monotonic(), 0.1))
         if told.get("major") != MAJOR:
