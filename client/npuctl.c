@@ -52,13 +52,13 @@ static int do_status(npu_client *c, const struct options *o)
 		return exit_npu(c, error, NULL);
 	if (o->json)
 		return print_json(json_pack(
-			"{so so so so so so so sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "socket",
-			table_json_string(npu_socket(c)), "version", table_json_string(s.version), "device",
-			table_json_string(s.device), "health", table_json_string(s.health), "reason",
-			table_json_string(s.reason), "trouble", table_json_string(s.trouble), "fingerprint",
-			table_json_string(s.fingerprint), "pid", (json_int_t)s.pid, "trouble_ms",
-			(json_int_t)s.trouble_ms, "uptime_ms", (json_int_t)s.uptime_ms, "clients",
-			(json_int_t)s.clients, "heads", (json_int_t)s.heads, "resident_bytes",
+			"{so so so so so so so sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}",
+			"socket", table_json_string(npu_socket(c)), "version", table_json_string(s.version),
+			"device", table_json_string(s.device), "health", table_json_string(s.health),
+			"reason", table_json_string(s.reason), "trouble", table_json_string(s.trouble),
+			"fingerprint", table_json_string(s.fingerprint), "pid", (json_int_t)s.pid,
+			"trouble_ms", (json_int_t)s.trouble_ms, "uptime_ms", (json_int_t)s.uptime_ms,
+			"clients", (json_int_t)s.clients, "heads", (json_int_t)s.heads, "resident_bytes",
 			(json_int_t)s.resident_bytes, "requests", (json_int_t)s.requests, "refused",
 			(json_int_t)s.refused, "rows", (json_int_t)s.rows, "in_flight",
 			(json_int_t)s.in_flight, "launches", (json_int_t)s.launches, "faults",
