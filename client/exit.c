@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -123,10 +124,19 @@ int exit_model(const npu_client *c, int error, const char *model)
 	return status;
 }
 
+/* `npuctl metrics | head`: what is missing was not wanted. */
+static bool reader_has_gone(void)
+{
+	struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
+
 int exit_flush(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
+	if (reader_has_gone())
+		return EX_IOERR;
 	return exit_complain(EX_IOERR, "stdout: cannot write: %s; the output is not complete",
 			     strerror(errno));
 }

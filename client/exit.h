@@ -36,7 +36,10 @@ int exit_npu(const npu_client *c, int error, const char *what);
 /* The same for a MODEL: EX_NOINPUT where it cannot be opened, which the library does for us. */
 int exit_model(const npu_client *c, int error, const char *model);
 
-/* Flushes stdout; returns `status`, or EX_IOERR with a complaint when something could not be written. */
+/*
+ * Flushes stdout; returns `status`, or EX_IOERR when something could not be written: with a complaint, unless
+ * it is a pipe whose reader has gone.
+ */
 int exit_flush(int status);
 
 #endif
