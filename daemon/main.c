@@ -1,3 +1,4 @@
+#include "exporter.h"
 #include "log.h"
 #include "probe.h"
 #include "server.h"
@@ -73,6 +74,7 @@ int main(int argc, char **argv)
 		{"version", no_argument, NULL, 'V'},
 		{0},
 	};
+	static struct exporter exporter;
 	static struct server server; /* large, one a process, and its address is kept by callbacks */
 	static struct config config;
 	struct config_source source = {.file = getenv("NPUD_CONFIG")};
@@ -140,8 +142,10 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, 256 << 20);
 	if (server_init(&server, &config, &source, &err))
 		return fail(&err);
+	exporter_open(&exporter, &server, (uint16_t)config.metrics_port);
 	server_run(&server);
 	log_line("npud", 0, "stopped");
+	exporter_close(&exporter);
 	server_fini(&server);
 	return 0;
 }

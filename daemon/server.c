@@ -203,7 +203,6 @@ int server_init(struct server *s, const struct config *config, const struct conf
 		r = descriptors_new(&s->descriptors, s, err);
 	if (r)
 		return r;
-	exporter_open(&s->exporter, s, (uint16_t)config->metrics_port);
 	place_give_to_group(s);
 	place_watch(s);
 	uv_signal_start(&s->term, on_signal, SIGTERM);
@@ -224,7 +223,6 @@ void server_run(struct server *s)
 void server_fini(struct server *s)
 {
 	listener_fini(&s->listener);
-	exporter_close(&s->exporter);
 	executor_fini(&s->executor);
 	accelerator_close(&s->accelerator);
 	preload_end(s);

@@ -10,7 +10,6 @@
 #include "config.h"
 #include "events.h"
 #include "executor.h"
-#include "exporter.h"
 #include "filing.h"
 #include "hash.h"
 #include "kernels.h"
@@ -66,7 +65,6 @@ struct server {
 	uint64_t started_ms;
 	uint64_t requests, refused, rows; /* since the start */
 	struct metrics metrics;
-	struct exporter exporter;
 	struct place place;
 	bool stopping;
 	uint64_t stopping_since_ms;
