@@ -12,8 +12,9 @@
 
 /* From here on orphans of ours become our children. */
 void descendants_adopt(void);
-/* Sends `number` to every descendant. */
-void descendants_signal(int number);
+/* SIGTERM for every descendant, and SIGCONT, without which one that is stopped would not see it. */
+void descendants_terminate(void);
+void descendants_kill(void);
 /* One that has ended, or stopped: its pid and *status; 0: none has; -1: there is no child left. */
 pid_t descendants_reap(int *status);
 /* "12 (sleep), 14 (python3)": who is left. Returns `to`. */
@@ -21,8 +22,8 @@ const char *descendants_name(char *to, size_t room);
 
 /* Makes a cgroup for process `name`; false, and path "": none can be made here. */
 bool cgroup_make(char *path, size_t room, int name);
-/* Moves the calling process in. */
-void cgroup_enter(const char *path);
+/* fork(), with the child in the cgroup; for a process of one thread. */
+pid_t cgroup_fork(const char *path);
 /* Kills what is in it at once. */
 void cgroup_kill(const char *path);
 void cgroup_remove(const char *path);

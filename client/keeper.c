@@ -131,8 +131,7 @@ static void end_tree(struct keeper *k, int status, const char *why)
 	k->state = ENDS;
 	k->kill_at = now_ms() + k->grace_ms;
 	k->early_at = k->end_at = -1;
-	descendants_signal(SIGTERM);
-	descendants_signal(SIGCONT);
+	descendants_terminate();
 	if (!k->hold->command)
 		finish(k, status);
 }
@@ -149,7 +148,6 @@ static void run_command(const struct keeper *k, pid_t parent, int begins)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(HOLD_FAILED);
-	cgroup_enter(k->cgroup);
 	if (read(begins, &go, sizeof go) != sizeof go)
 		_exit(0); /* it was not granted */
 	setenv("NPU_TICKET", go.ticket, 1);
@@ -166,9 +164,8 @@ static void run_command(const struct keeper *k, pid_t parent, int begins)
 }
 
 /*
- * The command's process is made before the ticket is asked for and parked until it is granted: entering a
- * cgroup takes the kernel 10 ms and more, which nobody is to wait for, and there are no threads yet that a
- * fork would lose.
+ * The command's process is made before the ticket is asked for and parked until it is granted: nobody is to
+ * wait for its making, and there are no threads yet that a fork would lose.
  */
 static int park(struct keeper *k)
 {
@@ -178,7 +175,7 @@ static int park(struct keeper *k)
 	cgroup_make(k->cgroup, sizeof k->cgroup, (int)parent);
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return exit_complain(HOLD_FAILED, "cannot make a pipe: %s", strerror(errno));
-	k->parked = fork();
+	k->parked = cgroup_fork(k->cgroup);
 	if (k->parked == 0) {
 		close(ends[1]);
 		run_command(k, parent, ends[0]);
@@ -399,7 +396,7 @@ static void on_time(struct keeper *k)
 		end_tree(k, HOLD_EXPIRED, "its time was up");
 	if (k->kill_at >= 0 && now >= k->kill_at && k->state == ENDS) {
 		cgroup_kill(k->cgroup);
-		descendants_signal(SIGKILL);
+		descendants_kill();
 		k->stuck_at = k->stuck_at < 0 ? now + STUCK_MS : k->stuck_at;
 		k->kill_at = now + KILL_AGAIN_MS; /* what was forked meanwhile */
 		if (now >= k->stuck_at) {
@@ -529,12 +526,11 @@ void keeper_end_tree(int64_t grace_ms)
 	int64_t kill_at = now_ms() + grace_ms;
 	int status;
 
-	descendants_signal(SIGTERM);
-	descendants_signal(SIGCONT);
+	descendants_terminate();
 	while (descendants_reap(&status) >= 0) {
 		struct timespec pause = {.tv_nsec = 5000000};
 		nanosleep(&pause, NULL);
 		if (now_ms() >= kill_at)
-			descendants_signal(SIGKILL);
+			descendants_kill();
 	}
 }
