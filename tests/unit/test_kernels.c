@@ -201,6 +201,11 @@ static void check_head(head_fn *head)
 			for (uint32_t rows = 1; rows <= 33; rows += rows < 4 ? 1 : 5)
 				check_head_with(head, 1024, layout, how, rows, 130, 130, 1);
 	}
+	/* The largest sums there are: with codes that are made unsigned they wrap on the way. */
+	for (uint32_t rows = 1; rows <= 9; rows += 8) {
+		check_head_with(head, 133120, LAYOUT_BLOCKED, MOST, rows, 128, 128, 1);
+		check_head_with(head, 133120, LAYOUT_BLOCKED, OPPOSITE, rows, 128, 128, 1);
+	}
 }
 
 #define KERNEL(op, variant, needs)                                                   \
@@ -460,6 +465,19 @@ Test(kernels, a_pool_runs_every_piece_once)
 		cr_assert_eq(c.calls, pieces);
 		cr_assert_eq(c.sum, pieces * (pieces - 1) / 2 * (pieces > 0));
 	}
+}
+
+Test(kernels, a_pool_with_nothing_to_do_takes_no_processor_time)
+{
+	cleanup(pool_freep) struct pool *pool = NULL;
+	struct counted c = {0};
+
+	cr_assert(pool_new(&pool, 4));
+	pool_run(pool, 100, count, &c);
+	usleep(20000);
+	double before = pool_cpu_seconds(pool);
+	usleep(200000);
+	cr_expect_lt(pool_cpu_seconds(pool) - before, 0.02);
 }
 
 Test(kernels, large_memory_is_zeroed_and_aligned)
