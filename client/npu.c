@@ -216,7 +216,10 @@ NPU_API int npu_status(npu_client *c, struct npu_status *out)
 		.holding = p.holding,
 		.waiting = p.waiting,
 		.idle_ms = p.idle_ms,
+		.prefetch = p.prefetch,
+		.threads = p.threads,
 	};
+	call_copy(out->kernel, sizeof out->kernel, p.kernel);
 	call_copy(out->reason, sizeof out->reason, p.reason);
 	call_copy(out->trouble, sizeof out->trouble, p.trouble);
 	call_copy(out->version, sizeof out->version, p.version);

@@ -191,6 +191,9 @@ struct npu_status {
 	uint64_t upload_bytes;		      /* of uploads, in memory or promised */
 	uint64_t holding, waiting;	      /* tickets */
 	uint64_t idle_ms;		      /* without work under a ticket that holds, of the longest */
+	char kernel[17];		      /* what runs heads on the host */
+	bool prefetch;	  /* it asks for weights ahead of their use, for that was measured to be faster */
+	uint64_t threads; /* that run heads on the host */
 };
 int npu_status(npu_client *c, struct npu_status *out);
 

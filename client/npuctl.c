@@ -42,6 +42,15 @@ static void print_trouble(const struct npu_status *s)
 	print_stranger("trouble", line);
 }
 
+static void print_kernel(const struct npu_status *s)
+{
+	char line[sizeof s->kernel + 64];
+
+	snprintf(line, sizeof line, "%s%s, %" PRIu64 " threads", s->kernel,
+		 s->prefetch ? " with prefetch" : "", s->threads);
+	print_stranger("host", line);
+}
+
 static int do_status(npu_client *c, const struct options *o)
 {
 	char text[TABLE_UNIT];
@@ -52,16 +61,18 @@ static int do_status(npu_client *c, const struct options *o)
 		return exit_npu(c, error, NULL);
 	if (o->json)
 		return print_json(json_pack(
-			"{so so so so so so so sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}",
+			"{so so so so so so so so sb sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI "
+			"sI sI}",
 			"socket", table_json_string(npu_socket(c)), "version", table_json_string(s.version),
 			"device", table_json_string(s.device), "health", table_json_string(s.health),
 			"reason", table_json_string(s.reason), "trouble", table_json_string(s.trouble),
-			"fingerprint", table_json_string(s.fingerprint), "pid", (json_int_t)s.pid,
-			"trouble_ms", (json_int_t)s.trouble_ms, "uptime_ms", (json_int_t)s.uptime_ms,
-			"clients", (json_int_t)s.clients, "heads", (json_int_t)s.heads, "resident_bytes",
-			(json_int_t)s.resident_bytes, "requests", (json_int_t)s.requests, "refused",
-			(json_int_t)s.refused, "rows", (json_int_t)s.rows, "in_flight",
-			(json_int_t)s.in_flight, "launches", (json_int_t)s.launches, "faults",
+			"fingerprint", table_json_string(s.fingerprint), "kernel",
+			table_json_string(s.kernel), "prefetch", s.prefetch, "threads", (json_int_t)s.threads,
+			"pid", (json_int_t)s.pid, "trouble_ms", (json_int_t)s.trouble_ms, "uptime_ms",
+			(json_int_t)s.uptime_ms, "clients", (json_int_t)s.clients, "heads",
+			(json_int_t)s.heads, "resident_bytes", (json_int_t)s.resident_bytes, "requests",
+			(json_int_t)s.requests, "refused", (json_int_t)s.refused, "rows", (json_int_t)s.rows,
+			"in_flight", (json_int_t)s.in_flight, "launches", (json_int_t)s.launches, "faults",
 			(json_int_t)s.faults, "contexts_used", (json_int_t)s.contexts_used, "contexts_max",
 			(json_int_t)s.contexts_max, "passes", (json_int_t)s.passes, "upload_bytes",
 			(json_int_t)s.upload_bytes, "holding", (json_int_t)s.holding, "waiting",
@@ -74,6 +85,8 @@ static int do_status(npu_client *c, const struct options *o)
 		print_stranger("reason", s.reason);
 	else if (s.trouble[0])
 		print_trouble(&s);
+	if (s.kernel[0])
+		print_kernel(&s);
 	if (s.launches)
 		printf("%-10s  %" PRIu64 ", of them %" PRIu64 " at fault\n", "launches", s.launches,
 		       s.faults);

@@ -123,6 +123,9 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 		.holding = tickets.holding,
 		.waiting = tickets.waiting,
 		.idle_ms = tickets.idle_ms,
+		.kernel = PROTO_STR(s->kernels.head_variant),
+		.prefetch = s->kernels.prefetch,
+		.threads = s->threads,
 	};
 	request_reply(r, a); /* here, for the text is ours */
 	return LATER;

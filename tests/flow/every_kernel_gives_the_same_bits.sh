@@ -45,6 +45,8 @@ for variant in ref avx2 avxvnni avx512 avx512vnni; do
 	export NPU_KERNELS=$variant
 	start_daemon
 	grep -qE "head=$variant(,| with)" "$log" || fail "$variant was not used"
+	expect 0 "$npuctl" status
+	grep -qE "^host +$variant(,| with)" "$work/out" || fail "npuctl status does not tell $variant"
 	oracle "$variant"
 	sums >"$work/sums.$variant"
 	cmp "$work/sums.ref" "$work/sums.$variant" || fail "$variant differs from ref"
