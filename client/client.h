@@ -22,7 +22,8 @@ struct npu_client {
 	struct err failure; /* why it never connected */
 
 	pthread_mutex_t lock;	/* over what follows */
-	struct npu_head *heads; /* every open one */
+	struct npu_head *heads; /* every open one, weights included */
+	struct npu_model *models;
 	struct npu_call *calls; /* every one that will call back */
 };
 
@@ -74,7 +75,8 @@ int operation_begin(struct npu_call *o, size_t size, npu_done *done, void *arg, 
 /* Ends all as CANCELLED and calls back. The connection is closed. */
 void operation_end_all(npu_client *c);
 
-/* Frees the client's heads. */
+/* Frees the client's heads, and its models. */
 void heads_free(npu_client *c);
+void models_free(npu_client *c);
 
 #endif

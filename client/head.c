@@ -1,27 +1,14 @@
-#include "client.h"
+#include "head.h"
+#include "giving.h"
 #include "own.h"
-#include "side.h"
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
-
-_Static_assert(sizeof(float) == 4, "float32");
 
 enum {
 	GIVE_BACK_MS = 2000, /* for closing what a failure leaves */
 	WAIT_MS = 20000,     /* one head.wait; below PROTO_WAIT_MAX_MS */
 	WAIT_PROGRESS_MS = 200,
-	SLACK = 4096, /* what a message holds beside its bulk */
-};
-
-struct npu_head {
-	npu_client *client;
-	struct npu_head *next; /* client.heads */
-	uint64_t handle;
-	uint64_t session; /* the handle means nothing, or another head, in any other */
-	uint32_t nv, h;
-	char path[16]; /* of runs; "": the daemon's default */
-	bool verify;
 };
 
 static bool path_known(const char *path)
@@ -34,7 +21,7 @@ static bool path_known(const char *path)
 }
 
 /* A program that serves does not die of a typo in its environment: it is told, once. */
-static void path_from_environment(char to[16])
+void head_path_from_environment(char to[16])
 {
 	static atomic_bool told;
 	const char *path = getenv("NPUD_HEAD_PATH");
@@ -62,7 +49,7 @@ NPU_API int npu_head_set_path(npu_head *head, const char *path)
 	if (path)
 		snprintf(head->path, sizeof head->path, "%s", path);
 	else
-		path_from_environment(head->path);
+		head_path_from_environment(head->path);
 	return 0;
 }
 
@@ -70,6 +57,24 @@ NPU_API void npu_head_set_verify(npu_head *head, bool verify)
 {
 	if (head)
 		head->verify = verify;
+}
+
+void head_enlist(npu_client *c, struct npu_head *head)
+{
+	pthread_mutex_lock(&c->lock);
+	head->next = c->heads;
+	c->heads = head;
+	pthread_mutex_unlock(&c->lock);
+}
+
+void head_delist(npu_client *c, struct npu_head *head)
+{
+	pthread_mutex_lock(&c->lock);
+	struct npu_head **link = &c->heads;
+	while (*link != head)
+		link = &(*link)->next;
+	*link = head->next;
+	pthread_mutex_unlock(&c->lock);
 }
 
 void heads_free(npu_client *c)
@@ -81,7 +86,7 @@ void heads_free(npu_client *c)
 	}
 }
 
-static void tell(struct npu_head_info *info, const struct rep_head_wait *w)
+void head_tell(struct npu_head_info *info, const struct rep_head_wait *w)
 {
 	*info = (struct npu_head_info){
 		.nv = (uint32_t)w->nv,
@@ -110,15 +115,14 @@ static void tell(struct npu_head_info *info, const struct rep_head_wait *w)
 	call_copy(info->refusals, sizeof info->refusals, w->refusals);
 }
 
-/* Greet (after a silent reconnect that gets the new session's token), pass, open, wait, give back. */
+/* Give the files, open, wait, give back. */
 struct opening {
 	struct npu_call call;
-	enum { OPENING_GREET, OPENING_OPEN, OPENING_WAIT, OPENING_GIVE_BACK } at;
-	struct model model;	    /* owned */
+	enum { OPENING_GIVE, OPENING_OPEN, OPENING_WAIT, OPENING_GIVE_BACK } at;
+	struct giving giving;	    /* owned */
 	char *tensor, *layout, *q8; /* owned */
 	struct npu_head_options options;
 	struct npu_head *head; /* owned until it is *out */
-	uint64_t file;
 	struct npu_head_info *info;
 	npu_head **out;
 	struct err failure;
@@ -127,7 +131,7 @@ struct opening {
 static void opening_fini(struct npu_call *o)
 {
 	struct opening *g = (struct opening *)o;
-	model_fini(&g->model);
+	giving_fini(&g->giving);
 	free(g->tensor);
 	free(g->layout);
 	free(g->q8);
@@ -151,17 +155,11 @@ static int ask_wait(struct opening *g)
 			     wait_timeout(g->call.client, (int)q.wait_ms));
 }
 
-static int pass_and_open(struct opening *g)
+static int ask_open(struct opening *g)
 {
-	npu_client *c = g->call.client;
-	const struct told *told = connection_told(&c->connection);
-	int r = side_pass(&c->connection, told, &g->model, &g->file, &g->call.err);
-	g->head->session = told->session; /* of the files, should only some have been taken */
-	if (r)
-		return r;
 	struct req_head_open q = {
-		.file = g->file,
-		.label = PROTO_STR(g->model.label),
+		.file = g->giving.file,
+		.label = PROTO_STR(g->giving.model.label),
 		.tensor = PROTO_STR(g->tensor),
 		.transpose = g->options.transpose,
 		.q8 = PROTO_STR(g->q8),
@@ -172,7 +170,7 @@ static int pass_and_open(struct opening *g)
 		.store = !g->options.no_store,
 	};
 	g->at = OPENING_OPEN;
-	return operation_ask(&g->call, OP_head_open, &q, told->session, c->timeout_ms);
+	return operation_ask(&g->call, OP_head_open, &q, g->head->session, g->call.client->timeout_ms);
 }
 
 static int on_waited(struct opening *g, const struct rep_head_wait *w)
@@ -188,11 +186,11 @@ static int on_waited(struct opening *g, const struct rep_head_wait *w)
 	}
 	if (!w->nv || !w->h)
 		return err_set(err, NPU_E_MALFORMED, "head.wait: the head has no shape");
-	path_from_environment(g->head->path);
+	head_path_from_environment(g->head->path);
 	g->head->nv = (uint32_t)w->nv;
 	g->head->h = (uint32_t)w->h;
 	if (g->info)
-		tell(g->info, w);
+		head_tell(g->info, w);
 	return 0;
 }
 
@@ -210,19 +208,16 @@ static int give_back(struct opening *g)
 		if (operation_ask(o, OP_head_close, &q, g->head->session, GIVE_BACK_MS) == MORE)
 			return MORE;
 	}
-	if (g->file) {
-		struct req_file_close q = {.file = g->file};
-		g->file = 0;
+	if (g->giving.file) {
+		struct req_file_close q = {.file = g->giving.file};
+		g->giving.file = 0;
 		if (operation_ask(o, OP_file_close, &q, g->head->session, GIVE_BACK_MS) == MORE)
 			return MORE;
 	}
 	o->err = g->failure;
 	if (g->failure.code)
 		return g->failure.code;
-	pthread_mutex_lock(&c->lock);
-	g->head->next = c->heads;
-	c->heads = g->head;
-	pthread_mutex_unlock(&c->lock);
+	head_enlist(c, g->head);
 	*g->out = take(&g->head);
 	return 0;
 }
@@ -232,20 +227,19 @@ static int opening_step(struct npu_call *o)
 	struct opening *g = (struct opening *)o;
 	cleanup(answer_fini) struct answer a = {};
 	union {
-		struct rep_ping ping;
 		struct rep_head_open open;
 		struct rep_head_wait wait;
 		struct rep_head_close head_close;
 		struct rep_file_close file_close;
 	} p;
-	struct req_ping greeting = {};
-	int r = o->request ? operation_answer(o, &p, &a) : 0;
+	int r = o->request && g->at != OPENING_GIVE ? operation_answer(o, &p, &a) : 0;
 
 	switch (g->at) {
-	case OPENING_GREET:
+	case OPENING_GIVE:
+		r = giving_step(&g->giving, o);
+		g->head->session = g->giving.session; /* of the files, should only some have been taken */
 		if (r == 0)
-			r = a.message ? pass_and_open(g)
-				      : operation_ask(o, OP_ping, &greeting, 0, o->client->timeout_ms);
+			r = ask_open(g);
 		break;
 	case OPENING_OPEN:
 		if (r == 0) {
@@ -290,7 +284,7 @@ static int opening_init(struct opening *g, npu_client *c, const char *model,
 	*out = NULL;
 	if (options)
 		g->options = *options;
-	r = model_find(&g->model, model, client_err());
+	r = model_find(&g->giving.model, model, client_err());
 	if (r)
 		return r;
 	g->options.no_store |= store_is_off();
@@ -342,7 +336,7 @@ NPU_API int npu_head_stored(npu_head *head, struct npu_head_info *info)
 		r = call(&c->connection, OP_head_wait, &q, options, &w, &a, client_err());
 		if (r)
 			return r;
-		tell(info, &w);
+		head_tell(info, &w);
 		if (!w.writing)
 			break;
 	}
@@ -362,222 +356,7 @@ NPU_API int npu_head_close(npu_head *head)
 		cleanup(answer_fini) struct answer a = {};
 		r = call(&c->connection, OP_head_close, &q, options, &p, &a, client_err());
 	}
-	pthread_mutex_lock(&c->lock);
-	struct npu_head **link = &c->heads;
-	while (*link != head)
-		link = &(*link)->next;
-	*link = head->next;
-	pthread_mutex_unlock(&c->lock);
+	head_delist(c, head);
 	free(head);
 	return r;
-}
-
-/* How many rows go into one request, or a refusal with the numbers. */
-static int rows_that_fit(const npu_head *head, uint64_t reply_bytes, size_t *out, struct err *err)
-{
-	const struct told *told = connection_told(&head->client->connection);
-	uint64_t request_bytes = (uint64_t)head->h * sizeof(float);
-	uint64_t request_room = told->max_request > SLACK ? told->max_request - SLACK : 0;
-	uint64_t reply_room = told->max_reply > SLACK ? told->max_reply - SLACK : 0;
-	if (request_bytes == 0 || reply_bytes == 0)
-		return err_set(err, NPU_E_MALFORMED, "the daemon told a head without rows or columns");
-	bool request = request_bytes > request_room;
-	if (request || reply_bytes > reply_room) {
-		uint64_t needed = request ? request_bytes : reply_bytes;
-		uint64_t room = request ? request_room : reply_room;
-		err_set(err, NPU_E_TOO_LARGE, "one row takes %llu bytes in a %s; the daemon allows %llu%s",
-			(unsigned long long)needed, request ? "request" : "reply", (unsigned long long)room,
-			request ? "" : "; ask for the best words instead of logits");
-		err->detail.needed = needed;
-		err->detail.limit = room;
-		return NPU_E_TOO_LARGE;
-	}
-	uint64_t rows = told->max_rows;
-	if (rows > request_room / request_bytes)
-		rows = request_room / request_bytes;
-	if (rows > reply_room / reply_bytes)
-		rows = reply_room / reply_bytes;
-	*out = (size_t)rows;
-	return 0;
-}
-
-static int check_size(const char *field, struct proto_bytes bytes, uint64_t expected, struct err *err)
-{
-	if (bytes.size == expected)
-		return 0;
-	return err_set(err, NPU_E_MALFORMED, "head.run: %s has %zu bytes; %llu were expected", field,
-		       bytes.size, (unsigned long long)expected);
-}
-
-static void add_run(struct npu_run_info *info, const struct rep_head_run *p)
-{
-	info->nonfinite += p->nonfinite;
-	info->queue_seconds += p->queue_seconds;
-	info->compute_seconds += p->compute_seconds;
-	info->cpu_seconds += p->cpu_seconds;
-	info->rows_in_pass = p->rows_in_pass;
-	call_copy(info->path, sizeof info->path, p->path);
-	call_copy(info->kernel, sizeof info->kernel, p->kernel);
-	call_copy(info->why, sizeof info->why, p->why);
-	info->verified = p->verified;
-	info->launch_rows = p->launch_rows;
-}
-
-/* Rows through a head, in as many requests as they take: either `logits`, or `ids` and `values`, k of them a
- * row. */
-struct running {
-	struct npu_call call;
-	const npu_head *head;
-	const float *x;
-	size_t rows, done, asked, fit;
-	float *logits;
-	uint32_t k, *ids;
-	float *values;
-	struct npu_run_info sum, *info;
-};
-
-static int ask_run(struct running *u)
-{
-	const npu_head *head = u->head;
-	u->asked = u->rows - u->done < u->fit ? u->rows - u->done : u->fit;
-	struct req_head_run q = {
-		.head = head->handle,
-		.rows = u->asked,
-		.x = {(const char *)(u->x + u->done * head->h), u->asked * head->h * sizeof(float)},
-		.want = u->logits ? PROTO_STR("logits") : PROTO_STR("top-k"),
-		.k = u->logits ? 1 : u->k,
-		.path = PROTO_STR(head->path),
-		.verify = head->verify,
-	};
-	return operation_ask(&u->call, OP_head_run, &q, head->session, head->client->timeout_ms);
-}
-
-static int on_ran(struct running *u, const struct rep_head_run *p)
-{
-	struct err *err = &u->call.err;
-	size_t nv = u->head->nv, at = u->done * u->k, n = u->asked * u->k;
-	int r;
-
-	if (u->logits) {
-		r = check_size("logits", p->logits, (uint64_t)u->asked * nv * sizeof(float), err);
-		if (r)
-			return r;
-		memcpy(u->logits + u->done * nv, p->logits.data, p->logits.size);
-	} else {
-		if ((r = check_size("ids", p->ids, (uint64_t)n * 4, err)) ||
-		    (r = check_size("values", p->values, (uint64_t)n * 4, err)))
-			return r;
-		memcpy(u->ids + at, p->ids.data, p->ids.size);
-		memcpy(u->values + at, p->values.data, p->values.size);
-		/* A caller looks words up by them. */
-		for (size_t i = at; i < at + n; i++)
-			if (u->ids[i] >= nv)
-				return err_set(err, NPU_E_MALFORMED,
-					       "head.run: word %u of a head of %zu words", u->ids[i], nv);
-	}
-	add_run(&u->sum, p);
-	u->done += u->asked;
-	return 0;
-}
-
-static int running_step(struct npu_call *o)
-{
-	struct running *u = (struct running *)o;
-	cleanup(answer_fini) struct answer a = {};
-	struct rep_head_run p;
-
-	if (o->request) {
-		int r = operation_answer(o, &p, &a);
-		if (r == 0)
-			r = on_ran(u, &p);
-		if (r)
-			return r;
-	}
-	if (u->done < u->rows)
-		return ask_run(u);
-	if (u->info)
-		*u->info = u->sum;
-	return 0;
-}
-
-static int running_init(struct running *u, npu_head *head, const float *x, size_t rows,
-			struct npu_run_info *info)
-{
-	if (!head)
-		return err_set(client_err(), NPU_E_BAD_VALUE, "no head was given");
-	*u = (struct running){
-		.call = {.client = head->client, .step = running_step},
-		.head = head,
-		.x = x,
-		.rows = rows,
-		.info = info,
-	};
-	int r = client_usable(head->client);
-	if (r)
-		return r;
-	if (!x || rows == 0)
-		return err_set(client_err(), NPU_E_BAD_VALUE,
-			       "activations and at least one row must be given");
-	return 0;
-}
-
-static int logits_init(struct running *u, npu_head *head, const float *x, size_t rows, float *logits,
-		       struct npu_run_info *info)
-{
-	int r = running_init(u, head, x, rows, info);
-	if (r)
-		return r;
-	if (!logits)
-		return err_set(client_err(), NPU_E_BAD_VALUE, "room for the logits must be given");
-	u->logits = logits;
-	return rows_that_fit(head, (uint64_t)head->nv * sizeof(float), &u->fit, client_err());
-}
-
-static int top_init(struct running *u, npu_head *head, const float *x, size_t rows, uint32_t k, uint32_t *ids,
-		    float *values, struct npu_run_info *info)
-{
-	int r = running_init(u, head, x, rows, info);
-	if (r)
-		return r;
-	if (!ids || !values)
-		return err_set(client_err(), NPU_E_BAD_VALUE, "room for ids and values must be given");
-	if (k == 0 || k > head->nv)
-		return err_set(client_err(), NPU_E_BAD_VALUE, "k is %u; 1 to %u are allowed", k, head->nv);
-	u->k = k;
-	u->ids = ids;
-	u->values = values;
-	return rows_that_fit(head, (uint64_t)k * 8, &u->fit, client_err());
-}
-
-NPU_API int npu_head_logits(npu_head *head, const float *x, size_t rows, float *logits,
-			    struct npu_run_info *info)
-{
-	struct running u;
-	int r = logits_init(&u, head, x, rows, logits, info);
-	return r ? r : operation_wait(&u.call);
-}
-
-NPU_API int npu_head_logits_start(npu_head *head, const float *x, size_t rows, float *logits,
-				  struct npu_run_info *info, npu_done *done, void *arg, npu_call **call)
-{
-	struct running u;
-	int r = logits_init(&u, head, x, rows, logits, info);
-	return r ? r : operation_begin(&u.call, sizeof u, done, arg, call);
-}
-
-NPU_API int npu_head_top(npu_head *head, const float *x, size_t rows, uint32_t k, uint32_t *ids,
-			 float *values, struct npu_run_info *info)
-{
-	struct running u;
-	int r = top_init(&u, head, x, rows, k, ids, values, info);
-	return r ? r : operation_wait(&u.call);
-}
-
-NPU_API int npu_head_top_start(npu_head *head, const float *x, size_t rows, uint32_t k, uint32_t *ids,
-			       float *values, struct npu_run_info *info, npu_done *done, void *arg,
-			       npu_call **call)
-{
-	struct running u;
-	int r = top_init(&u, head, x, rows, k, ids, values, info);
-	return r ? r : operation_begin(&u.call, sizeof u, done, arg, call);
 }

@@ -67,6 +67,7 @@ NPU_API void npu_close(npu_client *c)
 	}
 	connection_fini(&c->connection);
 	heads_free(c);
+	models_free(c);
 	free(c);
 }
 

@@ -14,8 +14,8 @@
  * Tickets. Where NPU_TICKET is in the environment, what is sent is sent under that ticket, and refused when
  * it is over (NPU_E_TICKET_OVER).
  *
- * Loss. A daemon that restarts is found again by the next call, up to 5 s later. Heads of before are gone
- * then: their calls fail as NPU_E_CONNECTION_LOST until they are opened again.
+ * Loss. A daemon that restarts is found again by the next call, up to 5 s later. Heads, models and weights of
+ * before are gone then: their calls fail as NPU_E_CONNECTION_LOST until they are opened again.
  */
 #ifndef NPU_H
 #define NPU_H
@@ -176,6 +176,51 @@ int npu_head_logits(npu_head *head, const float *x, size_t rows, float *logits, 
  * nv. */
 int npu_head_top(npu_head *head, const float *x, size_t rows, uint32_t k, uint32_t *ids, float *values,
 		 struct npu_run_info *info);
+
+/*
+ * Projection weights: what a layer multiplies with, resident and shared as heads are.
+ *
+ * A model's files, given to the daemon once: passed as descriptors, or uploaded where its side socket cannot
+ * be reached. What was loaded of it stays when it is closed. `model` as for npu_head_open.
+ */
+typedef struct npu_model npu_model;
+int npu_model_open(npu_client *c, const char *model, npu_model **out);
+int npu_model_close(npu_model *m); /* NULL is fine; `m` is gone even where it fails */
+
+typedef struct npu_weights npu_weights;
+
+struct npu_weights_options {
+	const char *role; /* "0" QKV, "1" O, "2" gate+up, "3" up, "4" down, or a name; needed */
+	uint32_t layer;
+	bool transpose;	    /* stored [K][N] */
+	const char *layout; /* the next five as in struct npu_head_options */
+	uint32_t tile;
+	const char *q8;
+	bool is_signed;
+	uint32_t k;
+};
+
+/*
+ * Loads `count` tensors (1 to 8, stored [N][K], of one K) side by side as one matrix, or attaches to what is
+ * resident with the same bytes, layer and role, and waits. `info` may be NULL; its h is K, its nv is N.
+ */
+int npu_weights_load(npu_model *m, const char *const *tensors, size_t count,
+		     const struct npu_weights_options *options, npu_weights **out,
+		     struct npu_head_info *info);
+int npu_weights_close(npu_weights *w); /* NULL is fine; `w` is gone even where it fails */
+/* As npu_head_set_path and npu_head_set_verify. */
+int npu_weights_set_path(npu_weights *w, const char *path);
+void npu_weights_set_verify(npu_weights *w, bool verify);
+
+/* y[rows][N] = x[rows][K] times the weights, as npu_head_logits. */
+int npu_gemm(npu_weights *w, const float *x, size_t rows, float *y, struct npu_run_info *info);
+/*
+ * The same by a routed expert of `k` and `n`, which is packed for this call and not kept: it never takes the
+ * room of weights that come again. options->role begins with "-", and may be NULL.
+ */
+int npu_gemm_expert(npu_model *m, const char *const *tensors, size_t count,
+		    const struct npu_weights_options *options, const float *x, size_t rows, uint32_t k,
+		    float *y, uint32_t n, struct npu_run_info *info);
 
 /* What the daemon knows about itself. */
 struct npu_status {
@@ -356,6 +401,8 @@ int npu_head_logits_start(npu_head *head, const float *x, size_t rows, float *lo
 			  struct npu_run_info *info, npu_done *done, void *arg, npu_call **call);
 int npu_head_top_start(npu_head *head, const float *x, size_t rows, uint32_t k, uint32_t *ids, float *values,
 		       struct npu_run_info *info, npu_done *done, void *arg, npu_call **call);
+int npu_gemm_start(npu_weights *w, const float *x, size_t rows, float *y, struct npu_run_info *info,
+		   npu_done *done, void *arg, npu_call **call);
 
 /* A descriptor for poll(), readable while npu_dispatch has something to do; the client's. Negative: an error.
  */

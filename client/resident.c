@@ -1,7 +1,6 @@
 /* What is resident, and what would be. */
-#include "client.h"
+#include "giving.h"
 #include "own.h"
-#include "side.h"
 #include <limits.h>
 
 /* Calls `each` with the rows; their ids rise from *after on, where it is given. */
@@ -122,30 +121,17 @@ NPU_API int npu_resident_unpin(npu_client *c, uint64_t id)
 }
 
 /* Passes the model, asks, and gives it back. */
-static int ask_plan(npu_client *c, const struct model *model, struct req_resident_plan *q,
+static int ask_plan(npu_client *c, struct model *model, struct req_resident_plan *q,
 		    struct rep_resident_plan *p, struct answer *a)
 {
-	struct err *err = client_err();
-	struct req_ping greeting = {}; /* after a silent reconnect the token is the new session's */
-	struct rep_ping pong;
-	cleanup(answer_fini) struct answer greeted = {};
-	cleanup(answer_fini) struct answer closed = {};
-	int r = client_ask(c, OP_ping, &greeting, &pong, &greeted);
-	if (r)
-		return r;
-	const struct told *told = connection_told(&c->connection);
-	/* Reading all of a model takes as long as it takes. */
-	const struct call_options options = {.session = told->session, .timeout_ms = INT_MAX};
-	r = side_pass(&c->connection, told, model, &q->file, err);
-	if (r == 0)
-		r = call(&c->connection, OP_resident_plan, q, options, p, a, err);
-	if (q->file) {
-		const struct call_options back = {.session = told->session, .timeout_ms = c->timeout_ms};
-		struct req_file_close close = {.file = q->file};
-		struct rep_file_close gone;
-		struct err ignored; /* what was asked has its answer */
-		call(&c->connection, OP_file_close, &close, back, &gone, &closed, &ignored);
+	uint64_t session;
+	int r = giving_wait(c, model, &session, &q->file);
+	if (r == 0) {
+		/* Reading all of a model takes as long as it takes. */
+		const struct call_options options = {.session = session, .timeout_ms = INT_MAX};
+		r = call(&c->connection, OP_resident_plan, q, options, p, a, client_err());
 	}
+	giving_back(c, session, q->file);
 	return r;
 }
 
@@ -174,7 +160,7 @@ NPU_API int npu_plan(npu_client *c, const char *model, const struct npu_head_opt
 		.is_signed = o->is_signed,
 		.k = o->k,
 		.tile = o->tile,
-		.layout = PROTO_STR(o->layout ? o->layout : "blocked"),
+		.layout = PROTO_STR(o->layout ? o->layout : "auto"),
 	};
 	r = ask_plan(c, &files, &q, &p, &a);
 	if (r)

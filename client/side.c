@@ -48,7 +48,7 @@ static int send_with_descriptor(int to, const void *bytes, size_t size, int fd)
 
 /* `of` is the model's first file, 0 for that itself. */
 static int pass_file(struct connection *c, const struct told *told, const struct model_file *passed,
-		     uint64_t of, uint64_t *file, struct err *err)
+		     uint64_t of, uint64_t *file, bool *unreachable, struct err *err)
 {
 	char name[129]; /* the field's bound and a NUL */
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -64,8 +64,11 @@ static int pass_file(struct connection *c, const struct told *told, const struct
 	do
 		r = connect(side, (const struct sockaddr *)&to, sizeof to);
 	while (r < 0 && errno == EINTR);
-	if (r < 0)
+	if (r < 0) {
+		*unreachable = !of && (errno == ENOENT || errno == ECONNREFUSED || errno == EACCES ||
+				       errno == EPERM);
 		return err_side(err, to.sun_path, "cannot connect");
+	}
 
 	err_printable(name, sizeof name, passed->name, strlen(passed->name));
 	struct req_file_pass q = {
@@ -110,12 +113,13 @@ static int pass_file(struct connection *c, const struct told *told, const struct
 }
 
 int side_pass(struct connection *c, const struct told *told, const struct model *model, uint64_t *file,
-	      struct err *err)
+	      bool *unreachable, struct err *err)
 {
+	*unreachable = false;
 	*file = 0;
 	for (size_t i = 0; i < model->count; i++) {
 		uint64_t handle = 0;
-		int r = pass_file(c, told, &model->files[i], *file, &handle, err);
+		int r = pass_file(c, told, &model->files[i], *file, &handle, unreachable, err);
 		if (r)
 			return r;
 		if (i == 0)

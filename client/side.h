@@ -9,8 +9,9 @@
 #include "model.h"
 
 /* Passes the files as one model to the session of `told`; *file is its handle there, 0 where not even the
- * first was taken, and is owed back on failure too. */
+ * first was taken, and is owed back on failure too. *unreachable: nothing was passed, for this process cannot
+ * connect there. */
 int side_pass(struct connection *c, const struct told *told, const struct model *model, uint64_t *file,
-	      struct err *err);
+	      bool *unreachable, struct err *err);
 
 #endif

@@ -1,11 +1,7 @@
-#include "client.h"
+#include "giving.h"
 #include "own.h"
-#include "side.h"
 
-enum {
-	WAIT_MS = 20000,     /* one model.tensors; below PROTO_WAIT_MAX_MS */
-	GIVE_BACK_MS = 2000, /* for closing what a failure leaves */
-};
+enum { WAIT_MS = 20000 }; /* one model.tensors; below PROTO_WAIT_MAX_MS */
 
 static void info_read(struct npu_model_info *info, const struct rep_model_tensors *p)
 {
@@ -83,26 +79,15 @@ NPU_API int npu_model_tensors(npu_client *c, const char *model, struct npu_model
 
 	cleanup(model_fini) struct model found = {.files = NULL};
 	r = model_find(&found, model, client_err());
-	/* After a silent reconnect this gets the token of the new session, without which no file is taken. */
-	if (r == 0)
-		r = npu_ping(c, NULL);
 	if (r)
 		return r;
 	*info = (struct npu_model_info){.files = 0};
 	memcpy(info->label, found.label, sizeof info->label);
 
-	const struct told *told = connection_told(&c->connection);
-	uint64_t file = 0;
-	r = side_pass(&c->connection, told, &found, &file, client_err());
+	uint64_t session, file;
+	r = giving_wait(c, &found, &session, &file);
 	if (r == 0)
-		r = pages_read(c, told->session, file, info, each, arg);
-	if (file) {
-		const struct call_options options = {.session = told->session, .timeout_ms = GIVE_BACK_MS};
-		struct req_file_close q = {.file = file};
-		struct rep_file_close p;
-		struct err ignored;
-		cleanup(answer_fini) struct answer a = {};
-		call(&c->connection, OP_file_close, &q, options, &p, &a, &ignored);
-	}
+		r = pages_read(c, session, file, info, each, arg);
+	giving_back(c, session, file);
 	return r;
 }

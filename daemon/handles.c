@@ -81,10 +81,12 @@ int handle_find(struct handle **out, struct session *s, uint64_t number, struct 
 		       (unsigned long long)number);
 }
 
-static void answer_all(struct handle *h)
+void handle_answer(struct handle *h)
 {
-	while (!link_empty(&h->waiters)) {
-		struct request *r = link_of(h->waiters.next, struct request, in_waiters);
+	for (bool more = !link_empty(&h->waiters); more;) {
+		struct link *first = h->waiters.next;
+		struct request *r = link_of(first, struct request, in_waiters);
+		more = first->next != &h->waiters; /* of a fleeting handle there is one, and it may end it */
 		r->answer(r);
 	}
 }
@@ -101,7 +103,6 @@ void handle_settled(struct handle *h, struct object *o, bool attached, const str
 		h->err = *err;
 		log_line("session", h->session->number, "head refused: %s", err->text);
 	}
-	answer_all(h);
 	if (h->session == h->session->server->preload.session)
 		preload_settled(h);
 }
@@ -115,7 +116,7 @@ void handles_written(struct object *o)
 		{
 			struct handle *h = link_of(at, struct handle, in_session);
 			if (h->object == o)
-				answer_all(h);
+				handle_answer(h);
 		}
 	}
 }

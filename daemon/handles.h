@@ -43,8 +43,10 @@ int handle_find(struct handle **out, struct session *s, uint64_t number, struct 
 /* What was packed of an object is in the image store, or never will be: who waits for that is answered. */
 void handles_written(struct object *o);
 
-/* It has its object (held for it), or `err` says why not; waiting requests are answered. */
+/* It has its object (held for it), or `err` says why not. handle_answer is owed. */
 void handle_settled(struct handle *h, struct object *o, bool attached, const struct err *err);
+/* Answers the requests that wait for it. A fleeting one, and its object, may be gone then. */
+void handle_answer(struct handle *h);
 
 /* Closes every handle of every session, so that every load ends. */
 void handles_stop(struct server *server);

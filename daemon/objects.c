@@ -145,8 +145,10 @@ static void fetch_fail(struct fetch *j)
 	struct err err = j->err;
 	blame(j, &err);
 	fetch_free(j);
-	if (h)
+	if (h) {
 		handle_settled(h, NULL, false, &err);
+		handle_answer(h);
+	}
 }
 
 struct claim object_claim(const struct load *l)
@@ -243,6 +245,8 @@ static void fetch_done(struct fetch *j)
 	else
 		filing_loaded(o, l, h);
 	load_free(l);
+	if (h)
+		handle_answer(h);
 }
 
 static void loading(uv_work_t *work)

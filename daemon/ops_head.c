@@ -123,9 +123,13 @@ void head_answer_wait(struct request *r)
 		a.nonfinite = o->nonfinite;
 		a.seconds = h->seconds;
 	}
-	struct rep_weights_load weights = {.weights = h->number};
-	_Static_assert(offsetof(struct rep_weights_load, weights) >= sizeof a, "one begins as the other");
-	memcpy(&weights, &a, sizeof a);
+	if (r->op != OP_weights_load) {
+		request_reply(r, &a);
+		return;
+	}
+	struct rep_weights_load weights = {.weights = h->number}, *to = &weights;
+	const struct rep_head_wait *from = &a;
+	REP_head_wait(PROTO_COPY_FIELD, , );
 	request_reply(r, &weights);
 }
 

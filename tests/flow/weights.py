@@ -155,6 +155,9 @@ with npud.Client(name="weights") as c, npud.Client(name="other") as d:
             if turn == 0:  # as_head keeps the same bytes resident; they are heads
                 before = count()
             check(count() == before, f"experts are kept: {before} -> {count()}")
+    refused("BAD_COUNT", c.call, "gemm.run", file=file, tensors=names("expert1"), role="-1", rows=rows, x=x_of(1))
+    refused("NO_HEAD", c.call, "gemm.run", file=file, tensors=names("no such"), role="-1", rows=rows, x=x)
+    check(count() == before, "experts that were refused are kept")
     wait = c.start("gemm.run", file=file, tensors=names("expert1", "expert2"), role="-", rows=rows, x=x)
     wait.cancel()
     try:

@@ -96,9 +96,10 @@ static void write_value(msgpack_packer *p, const struct proto_field *f, struct i
 		(how & 1 ? msgpack_pack_true : msgpack_pack_false)(p);
 		break;
 	case KIND_str: {
-		static const char *const known[] = {"logits",	 "top-k", "argmax",	   "blocked",
-						    "row-major", "auto",  "lm_head.weight"};
-		b = how & 1 ? PROTO_STR(known[how / 2 % 7]) : next_bytes(in, 64);
+		static const char *const known[] = {"logits",	      "top-k",	   "argmax",
+						    "blocked",	      "row-major", "auto",
+						    "lm_head.weight", "0",	   "-1"};
+		b = how & 1 ? PROTO_STR(known[how / 2 % (sizeof known / sizeof *known)]) : next_bytes(in, 64);
 		msgpack_pack_str_with_body(p, b.data, b.size);
 		break;
 	}
@@ -108,7 +109,15 @@ static void write_value(msgpack_packer *p, const struct proto_field *f, struct i
 		msgpack_pack_bin_with_body(p, b.data, b.size);
 		break;
 	case KIND_list:
-		msgpack_pack_array(p, 0);
+		msgpack_pack_array(p, how % 4);
+		for (unsigned i = 0; i < how % 4; i++) {
+			msgpack_pack_map(p, f->row->count);
+			for (size_t k = 0; k < f->row->count; k++) {
+				const struct proto_field *of = &f->row->fields[k];
+				msgpack_pack_str_with_body(p, of->name, strlen(of->name));
+				write_value(p, of, in);
+			}
+		}
 		break;
 	}
 }
