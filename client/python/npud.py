@@ -546,9 +546,13 @@ class Client:
 
         model: its file, or a list of all its files, the weights first (shards in order, config.json), which
         are uploaded where the daemon's side socket cannot be reached; or a handle of pass_file or upload.
-        options: the fields of head.open (tensor, transpose, tile, layout ...).
+        options: the fields of head.open (tensor, transpose, tile, layout ...). NPUD_STORE=0 in the environment
+        keeps it out of the image store, unless store is among them.
         progress: called with (tiles done, tiles) while it loads; what it raises ends the opening.
         """
+
+        if os.environ.get("NPUD_STORE") in ("0", "no"):
+            options.setdefault("store", False)
 
         def begin(file):
             head = self.call("head.open", file=file, **options)["head"]
