@@ -308,6 +308,11 @@ Test(imagestore, a_stopped_write_leaves_nothing)
 	cr_assert_eq(imagestore_admit(s, &h, NULL, 0, &err), 0);
 	cr_expect_eq(imagestore_write(s, &io, &stop, &err), NPU_E_CANCELLED);
 	cr_expect_eq(stores_get(s, &io), IMAGE_MISS);
+	/* So too where it replaces one: the old header went first. */
+	stores_put(s, &io, "m");
+	cr_expect_eq(stores_get(s, &io), IMAGE_HIT);
+	cr_expect_eq(imagestore_write(s, &io, &stop, &err), NPU_E_CANCELLED);
+	cr_expect_eq(stores_get(s, &io), IMAGE_MISS);
 	imagestore_close(s);
 	stores_free(&io);
 }
