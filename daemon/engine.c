@@ -254,10 +254,16 @@ static int compare(const struct pass *pass, const struct pass *with, uint32_t nv
 			continue;
 		memcpy(&bits[0], &x[at], 4);
 		memcpy(&bits[1], &y[at], 4);
+		if (!a->logits)
+			return err_set(err, NPU_E_DIFFERENCE,
+				       "row %u of the pass: in place %u of the best words is %u with %.9g "
+				       "(0x%08x) by %s "
+				       "and %u with %.9g (0x%08x) by %s",
+				       m, at, a->ids[at], (double)x[at], bits[0], names[0], b->ids[at],
+				       (double)y[at], bits[1], names[1]);
 		return err_set(err, NPU_E_DIFFERENCE,
-			       "row %u of the pass: %s %u is %.9g (0x%08x) by %s and %.9g (0x%08x) by %s", m,
-			       a->logits ? "logit" : "the word of place", at, (double)x[at], bits[0],
-			       names[0], (double)y[at], bits[1], names[1]);
+			       "row %u of the pass: logit %u is %.9g (0x%08x) by %s and %.9g (0x%08x) by %s",
+			       m, at, (double)x[at], bits[0], names[0], (double)y[at], bits[1], names[1]);
 	}
 	return 0;
 }

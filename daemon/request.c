@@ -381,6 +381,10 @@ void request_ran(void *arg, struct run *run)
 			    "head %" PRIu64 " (%.80s) runs on the host for now, with the same bits: %s",
 			    r->object->id, r->object->label, run->report.why);
 	}
+	if (run->err.code == NPU_E_DIFFERENCE)
+		events_tell(server, r->session, EVENT_DIFFERENCE, r->object->id,
+			    "head %" PRIu64 " (%.80s): %.200s", r->object->id, r->object->label,
+			    run->err.text);
 	r->object->rows += run->done;
 	metrics_ran(&server->metrics, r->class, run);
 	tickets_computed(&server->tickets, r->uid, run->compute_seconds);
