@@ -46,6 +46,7 @@ static const struct key {
 	COUNT_KEY("device", "launch_ms", launch_ms, 1, 600000),
 	COUNT_KEY("device", "recovery", device_recovery, 0, 86400),
 	TEXT_KEY("device", "node", device_node),
+	FLAG_KEY("device", "acl", device_acl),
 	TEXT_KEY("device", "lock", npu_lock),
 	TEXT_KEY("device", "kernels", kernels),
 	TEXT_KEY("device", "module", module),

@@ -32,6 +32,7 @@ struct config {
 	uint64_t launch_ms;	   /* [device] launch_ms: a launch that takes longer hangs */
 	uint64_t device_recovery;  /* [device] recovery: seconds; at most one in this time */
 	char device_node[256];	   /* [device] node: of the NPU, for who has it open */
+	uint64_t device_acl;	   /* [device] acl: holders of tickets may open it, and nobody else */
 	char npu_lock[256];	   /* [device] lock: that tools take around launches; empty: none is used */
 	char kernels[256];	   /* [device] kernels: directory of the kernel set; empty: kernels in
 				      state_dir, if there is one */

@@ -408,6 +408,7 @@ void tickets_turn(struct tickets *ts)
 	uint64_t now = server_now(), look = UINT64_MAX;
 	struct decision d;
 	struct link ended;
+	struct err err;
 
 	link_init(&ended);
 	link_each(at, &ts->arbiter.tickets)
@@ -423,6 +424,8 @@ void tickets_turn(struct tickets *ts)
 	ts->arbiter.failed = accelerator_failed(&ts->server->accelerator);
 	while (arbiter_decide(&ts->arbiter, now, &d))
 		carry_out(ts, &d, now, &ended);
+	if (gate_follow(&ts->gate, &ts->arbiter, &err))
+		events_tell(ts->server, NULL, EVENT_DEVICE, 0, "%s", err.text);
 	ts->quiet = arbiter_wants_quiet(&ts->arbiter, now);
 	if (!link_empty(&ended) || anything_changed(ts))
 		keep(ts, &ended);
@@ -582,6 +585,7 @@ int tickets_init(struct tickets *ts, struct server *server, struct err *err)
 
 	arbiter_init(&ts->arbiter, &none);
 	tickets_limit(ts);
+	gate_init(&ts->gate, server->config.device_acl ? server->config.device_node : NULL);
 	/* Numbers go on rising even over a boot, which leaves nothing of ours behind. */
 	ts->arbiter.next_number = (uint64_t)time(NULL) << 20;
 	uv_timer_init(&server->loop, &ts->timer);

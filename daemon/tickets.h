@@ -6,6 +6,7 @@
 #define NPUD_TICKETS_H
 
 #include "arbiter.h"
+#include "gate.h"
 #include "proto.h"
 #include "state.h"
 #include "usage.h"
@@ -20,6 +21,7 @@ struct tickets {
 	struct arbiter arbiter;
 	struct state *state;
 	struct usage usage;
+	struct gate gate;
 	uv_timer_t timer;
 	uint64_t version;  /* of the newest change */
 	bool quiet;	   /* an exclusive ticket holds or is next: no tenant is to run */
