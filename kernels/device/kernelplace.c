@@ -327,7 +327,7 @@ static int set_read(struct kernelset *s, char **manifest, const char *from, stru
 int kernelplace_import(const char *place, const char *from, struct device_why *why)
 {
 	struct kernelset s;
-	struct place p;
+	struct place p = {.directory = -1};
 	char now[256], set[256], *manifest;
 	int r = set_read(&s, &manifest, from, why);
 
@@ -349,7 +349,7 @@ int kernelplace_import(const char *place, const char *from, struct device_why *w
 
 int kernelplace_remove(const char *place, struct device_why *why)
 {
-	struct place p;
+	struct place p = {.directory = -1};
 	char now[256];
 	int r = place_open(&p, place, why);
 
@@ -365,7 +365,7 @@ int kernelplace_remove(const char *place, struct device_why *why)
 
 int kernelplace_undo(const char *place, struct device_why *why)
 {
-	struct place p;
+	struct place p = {.directory = -1};
 	char now[256], old[256];
 	int r = place_open(&p, place, why);
 
