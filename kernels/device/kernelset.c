@@ -1,11 +1,14 @@
 #include "kernelset.h"
 #include "kimage.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define DESIGNS_MAX 256u
 #define MANIFEST_MAX ((size_t)1 << 16)
@@ -124,25 +127,41 @@ int kernelset_parse(struct kernelset *s, const char *text, size_t size, const ch
 	return r;
 }
 
+/* The manifest, open; whoever made it a pipe does not hold us up. -1 with errno. */
+static int manifest_open(const char *directory)
+{
+	char path[DEVICE_PATH_MAX];
+	struct stat st;
+
+	errno = ENAMETOOLONG;
+	int fd = path_make(path, directory, MANIFEST) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+	if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
+		close(fd);
+		errno = EINVAL;
+		fd = -1;
+	}
+	return fd;
+}
+
 int kernelset_manifest(char **out, const char *directory, struct device_why *why)
 {
-	char path[DEVICE_PATH_MAX], *text = malloc(MANIFEST_MAX);
+	char *text = malloc(MANIFEST_MAX), line[256];
 
 	if (!text)
 		return refuse(why, DEVICE_E_NO_MEMORY, directory, "no memory");
-	errno = ENAMETOOLONG;
-	FILE *f = path_make(path, directory, MANIFEST) ? fopen(path, "re") : NULL;
-	if (!f) {
-		int code = errno == EACCES ? DEVICE_E_DENIED : DEVICE_E_ABSENT;
-		char line[256];
-		snprintf(line, sizeof line, MANIFEST " cannot be read: %s", strerror(errno));
+	int fd = manifest_open(directory);
+	if (fd < 0) {
+		int code = errno == EACCES   ? DEVICE_E_DENIED
+			   : errno == EINVAL ? DEVICE_E_BAD_KERNEL
+					     : DEVICE_E_ABSENT;
+		snprintf(line, sizeof line, MANIFEST " cannot be read: %s",
+			 errno == EINVAL ? "it is no plain file" : strerror(errno));
 		free(text);
 		return refuse(why, code, directory, line);
 	}
-	size_t size = fread(text, 1, MANIFEST_MAX, f);
-	bool whole = !ferror(f) && size < MANIFEST_MAX && !memchr(text, 0, size);
-	fclose(f);
-	if (!whole) {
+	ssize_t size = pread(fd, text, MANIFEST_MAX, 0);
+	close(fd);
+	if (size < 0 || size == MANIFEST_MAX || memchr(text, 0, (size_t)size)) {
 		free(text);
 		return refuse(why, DEVICE_E_BAD_KERNEL, directory,
 			      MANIFEST " is longer than 64 KiB, no text, or cannot be read");

@@ -54,6 +54,9 @@ refused 65 "$work/outside" "plain names within the directory"
 cp -r "$work/b" "$work/text" && echo '{' >"$work/text/kernels.json"
 refused 65 "$work/text" "kernels.json is no JSON"
 
+mkdir "$work/pipe" && mkfifo "$work/pipe/kernels.json"
+refused 65 "$work/pipe" "kernels.json cannot be read: it is no plain file"
+
 # A daemon goes on with the set that it opened, whatever is imported.
 "$NPUD_BIN/tests/make-model" "$work/m.safetensors" 3000 512 >/dev/null || fail "make-model"
 expect 0 "$npuctl" kernels import "$work/b"
