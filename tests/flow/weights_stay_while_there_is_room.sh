@@ -37,5 +37,40 @@ for word in 'needs 3' 'of 14000000 bytes' 'could go' 'never fit' 'max_bytes'; do
 	grep -q -- "$word" "$work/said" || fail "the refusal lacks '$word': $(cat "$work/said")"
 done
 [ "$(resident)" = "1 3" ] || fail "a refusal evicted something: $(resident)"
+
+# A routed expert is weighed as others are: it makes room for itself, is refused where it never fits or what is pinned
+# is in its way, and leaves nothing.
+PYTHONPATH=$NPUD_SOURCE_DIR/client/python python3 - "$work" <<'PY' || fail "experts"
+import sys, npud
+with npud.Client() as c:
+    def expert(name):
+        file = c.pass_file(open(f"{sys.argv[1]}/{name}.safetensors", "rb"))
+        try:
+            x = bytes(4 * 1024)
+            c.call("gemm.run", file=file, tensors=[{"name": "lm_head.weight"}], role="-", rows=1, x=x)
+        except npud.Error as error:
+            return error.name, error.message, error.detail
+        finally:
+            c.call("file.close", file=file)
+        return None
+    name, message, detail = expert("large")
+    assert name == "NO_MEMORY" and "never fit" in message, (name, message)
+    assert detail["needed"] > detail["limit"] == 14000000, detail
+    before = c.call("status")
+    ids = [h["id"] for h in c.heads()]
+    assert len(ids) == 2, ids
+    for i in ids:
+        c.call("resident.pin", id=i)
+    name, message, detail = expert("2")
+    assert name == "PINNED" and "unpin" in message, (name, message)
+    after = c.call("status")
+    assert (before["heads"], before["resident_bytes"]) == (after["heads"], after["resident_bytes"]), (before, after)
+    for i in ids:
+        c.call("resident.unpin", id=i)
+    assert expert("2") is None
+    left = [h["id"] for h in c.heads()]
+    assert left == ids[-1:] or left == ids[:1], (ids, left)
+    assert c.call("status")["resident_bytes"] == before["resident_bytes"] / 2, "the expert is still there"
+PY
 daemon_lives "evictions"
 stop_daemon
