@@ -111,8 +111,9 @@ static int read_id(const struct options *o, const char *command, uint64_t *out)
 	errno = 0;
 	*out = strtoull(o->operand, &end, 10);
 	if (*o->operand < '0' || *o->operand > '9' || errno || *end)
-		return exit_usage("%s: '%s' is not the number of a head; npuctl heads lists them", command,
-				  o->operand);
+		return exit_usage(
+			"%s: '%s' is not the number of a head or weights; npuctl heads and weights list them",
+			command, o->operand);
 	return 0;
 }
 

@@ -164,7 +164,7 @@ struct claim object_claim(const struct load *l)
 				.nd = g->nd,
 				.layout = g->layout,
 			},
-		.bytes = geometry_bytes(g),
+		.bytes = placement_bytes(&l->placement, g),
 		.transient = load_transient(l),
 		.fleeting = l->request.fleeting,
 	};
@@ -357,27 +357,35 @@ int object_find(struct object **out, struct server *server, uint64_t id, struct 
 		}
 	}
 	return err_set(err, NPU_E_NO_SUCH_OBJECT,
-		       "nothing resident has the number %" PRIu64 "; npuctl heads lists what is there", id);
+		       "nothing resident has the number %" PRIu64
+		       "; npuctl heads and npuctl weights list what is there",
+		       id);
 }
 
-/* "npu-bench (session 3, uid 1000), ..." */
-static void name_users(char *to, size_t room, const struct object *o)
+/* "npu-bench (session 3), ...": who uses `o`, or NULL: any that are there. */
+static void name_users(char *to, size_t room, const struct server *server, const struct object *o)
 {
 	size_t used = 0;
+	unsigned more = 0;
 	to[0] = '\0';
-	link_each(at_session, &o->server->sessions)
+	link_each(at_session, &server->sessions)
 	{
 		const struct session *s = link_of(at_session, struct session, in_sessions);
 		bool uses = false;
 		link_each(at, &s->handles)
 		{
 			const struct handle *h = link_of(at, struct handle, in_session);
-			uses |= h->object == o || (h->fetch && fetch_object(h->fetch) == o);
+			const struct object *has = h->fetch ? fetch_object(h->fetch) : h->object;
+			uses |= has && (has == o || !o);
 		}
-		if (uses && used + 96 < room)
+		if (uses && used + 120 < room)
 			used += (size_t)snprintf(to + used, room - used, "%s%.64s (session %" PRIu64 ")",
 						 used ? ", " : "", s->name, s->number);
+		else
+			more += uses;
 	}
+	if (more)
+		snprintf(to + used, room - used, " and %u more", more);
 }
 
 int object_evict(struct object *o, const char *why, struct err *err)
@@ -385,7 +393,7 @@ int object_evict(struct object *o, const char *why, struct err *err)
 	char users[300];
 
 	if (o->resident.refs || o->resident.state != RESIDENT_READY) {
-		name_users(users, sizeof users, o);
+		name_users(users, sizeof users, o->server, o);
 		return err_set(err, NPU_E_OBJECT_USED,
 			       "%s (%" PRIu64 "): %s: %s; have it closed, or npuctl kick SESSION", o->label,
 			       o->id, o->loader ? "it is being loaded" : "it is in use",
@@ -420,6 +428,7 @@ static void refuse(struct fetch *j, enum residency_verdict verdict)
 	struct residency_sums sums = residency_sums(&s->residency);
 	uint64_t need = j->claim.bytes + j->claim.transient;
 	const char *why = "what others hold was not given back in time: ask again later, or close something";
+	char users[200];
 	int code = NPU_E_NO_MEMORY;
 
 	if (verdict == RESIDENCY_TOO_LARGE)
@@ -430,14 +439,15 @@ static void refuse(struct fetch *j, enum residency_verdict verdict)
 		      "max_bytes";
 		code = NPU_E_PINNED;
 	}
+	name_users(users, sizeof users, s, NULL);
 	err_set(&j->err, code,
 		"%s: needs %" PRIu64 " bytes (%" PRIu64 " of weights, %" PRIu64
 		" while they are packed); of %" PRIu64 " bytes, %" PRIu64
-		" are in use by %u objects: %" PRIu64 " held by sessions, %" PRIu64 " loading, %" PRIu64
-		" pinned, %" PRIu64 " could go. %s",
+		" are in use by %u objects: %" PRIu64 " held by %s, %" PRIu64 " loading, %" PRIu64
+		" pinned, %" PRIu64 " could go; %s",
 		j->load->request.label, need, j->claim.bytes, j->claim.transient, s->residency.budget,
-		sums.used, link_count(&s->residency.objects), sums.held, sums.loading, sums.pinned,
-		sums.freeable, why);
+		sums.used, link_count(&s->residency.objects), sums.held, users[0] ? users : "sessions",
+		sums.loading, sums.pinned, sums.freeable, why);
 	j->err.detail.needed = need;
 	j->err.detail.limit = s->residency.budget;
 	residency_withdraw(&j->claim);

@@ -1,5 +1,6 @@
 #include "placement.h"
 #include "own.h"
+#include "pages.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +44,14 @@ static bool take_weights(struct placement *p, int8_t **codes)
 		codes[t] = weights_codes(p->weights[t]);
 	}
 	return p->weights != NULL;
+}
+
+uint64_t placement_bytes(const struct placement *p, const struct geometry *g)
+{
+	size_t codes = (size_t)g->tiles * g->kd * g->nd;
+
+	return p->design ? pages_size(codes) + pages_size(geometry_bytes(g) - codes)
+			 : pages_size(geometry_bytes(g));
 }
 
 bool placement_memory(struct placement *p, struct image *image, const struct geometry *g)

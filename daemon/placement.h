@@ -30,6 +30,9 @@ bool placement_choose(struct placement *p, struct geometry *g, uint32_t nv, uint
 /* Zeroed memory for the geometry, the device's where a design was chosen and it has room. False: none. */
 bool placement_memory(struct placement *p, struct image *image, const struct geometry *g);
 
+/* The most that placement_memory and placement_seal take of memory, the device's included. */
+uint64_t placement_bytes(const struct placement *p, const struct geometry *g);
+
 /*
  * After the last code was written: gives the tiles to the device. Where it does not take them, `image` goes
  * to the host's memory. False: there is none.

@@ -4,9 +4,14 @@
 
 #define HUGE ((size_t)2 << 20)
 
+size_t pages_size(size_t size)
+{
+	return (size + HUGE - 1) / HUGE * HUGE;
+}
+
 void *pages_new(size_t *size)
 {
-	size_t want = (*size + HUGE - 1) / HUGE * HUGE;
+	size_t want = pages_size(*size);
 	/* The kernel gives 2 MiB pages only to aligned ranges: map more, keep the aligned part. */
 	char *map = mmap(NULL, want + HUGE, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+/* `size` rounded up to 2 MiB: what pages_new makes of it. */
+size_t pages_size(size_t size);
 /* Zeroed, aligned to 2 MiB, `size` rounded up to it. NULL where there is none. */
 void *pages_new(size_t *size);
 void pages_free(void *memory, size_t size); /* as rounded; NULL is fine */

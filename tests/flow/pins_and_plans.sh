@@ -8,7 +8,7 @@ done
 # A head of 3000 x 1024 is 4 MB in pages of 2 MB: two of them and the room to pack one fit.
 cat >"$work/npud.conf" <<EOC
 [resident]
-max_bytes = 14000000
+max_bytes = 15000000
 keep = -1
 EOC
 start_daemon --config "$work/npud.conf"

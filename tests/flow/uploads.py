@@ -114,6 +114,11 @@ def bounded():
         except npud.Error as error:
             check(error.name == "BUSY" and error.detail["depth"] == size and error.detail["retry_ms"], f"{error!r}")
     c.call("file.close", file=first)  # never ended: its bytes are free again
+    first = c.upload(BYTES)
+    with c.open(first):
+        pass
+    check(refused("BUSY", "upload.begin", name="m", bytes=size).detail["depth"] == size, "what was read is charged on")
+    c.call("file.close", file=first)
     c.call("file.close", file=begin(most))
     # What a client that was killed had begun, is nobody's.
     killed = subprocess.Popen(
