@@ -12,7 +12,7 @@ enum { K = 96, ROWS = 300, Q = 192, V = 40, N = Q + V, E = 100 };
 
 static npu_client *client;
 
-static void failed(const char *what)
+static _Noreturn void failed(const char *what)
 {
 	fprintf(stderr, "FAIL: %s: %s\n", what, npu_error_text(client));
 	exit(1);
