@@ -1,5 +1,6 @@
 /* npuctl's commands about the image store. */
 #include "npuctl.h"
+#include "output.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,7 +241,7 @@ static int do_show(npu_client *c, const struct options *o)
 struct verifying {
 	json_t *array; /* with --json */
 	uint64_t total;
-	bool tty;
+	struct progress progress;
 };
 
 static int add_bad(void *arg, const struct npu_stored_bad_row *row)
@@ -257,8 +258,9 @@ static int add_bad(void *arg, const struct npu_stored_bad_row *row)
 			       ? NPU_E_NO_MEMORY
 			       : 0;
 	char *label = table_escape(row->label), *text = table_escape(row->text);
-	printf("%s%.8s  %s: %s: %s%s\n", v->tty ? "\r\033[K" : "", row->hash, label ? label : "", row->reason,
-	       text ? text : "", row->removed ? "; removed" : "");
+	progress_end(&v->progress); /* which stands on the terminal where this goes */
+	printf("%.8s  %s: %s: %s%s\n", row->hash, label ? label : "", row->reason, text ? text : "",
+	       row->removed ? "; removed" : "");
 	free(label);
 	free(text);
 	return 0;
@@ -266,20 +268,14 @@ static int add_bad(void *arg, const struct npu_stored_bad_row *row)
 
 static int show_verified(void *arg, const struct npu_store_verified *done)
 {
-	const struct verifying *v = arg;
-	char bytes[2][TABLE_UNIT];
-
-	if (v->tty) {
-		fprintf(stderr, "\r\033[Kverifying: %s of %s", table_format_bytes(bytes[0], done->bytes),
-			table_format_bytes(bytes[1], v->total));
-		fflush(stderr);
-	}
+	struct verifying *v = arg;
+	progress_bytes(&v->progress, "verifying", done->bytes, v->total);
 	return 0;
 }
 
 static int do_verify(npu_client *c, const struct options *o)
 {
-	struct verifying v = {.array = o->json ? json_array() : NULL, .tty = isatty(2)};
+	struct verifying v = {.array = o->json ? json_array() : NULL};
 	struct npu_store_verified done = {0};
 	struct npu_store store;
 	int status;
@@ -288,10 +284,10 @@ static int do_verify(npu_client *c, const struct options *o)
 		return no_memory();
 	int error = npu_store_list(c, &store, NULL, NULL);
 	v.total = error ? 0 : store.bytes;
+	progress_begin(&v.progress);
 	if (!error)
 		error = npu_store_verify(c, o->remove, &done, add_bad, show_verified, &v);
-	if (v.tty)
-		fputs("\r\033[K", stderr);
+	progress_end(&v.progress);
 	if (error) {
 		json_decref(v.array);
 		return exit_npu(c, error, NULL);

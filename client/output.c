@@ -1,4 +1,5 @@
 #include "output.h"
+#include "table.h"
 #include "exit.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -109,19 +110,46 @@ void progress_begin(struct progress *p)
 	*p = (struct progress){.start = output_now(), .tty = isatty(2)};
 }
 
-void progress_show(struct progress *p, uint64_t done, uint64_t tiles)
+/* Whether it is time for another line; the rate so far. */
+static bool is_due(struct progress *p, uint64_t done, double *rate)
 {
-	double t = output_now(), rate;
+	double t = output_now();
 
 	if (!p->tty || t - p->start < 1 || t - p->shown < 0.1)
-		return;
+		return false;
 	p->shown = t;
 	p->drawn = true;
-	rate = (double)done / (t - p->start);
-	fprintf(stderr, "\r\033[Kpacking: %" PRIu64 " of %" PRIu64 " tiles, %.1f tiles/s", done, tiles, rate);
-	if (rate > 0 && done <= tiles)
-		fprintf(stderr, ", %.0f s left", (double)(tiles - done) / rate);
+	*rate = (double)done / (t - p->start);
+	return true;
+}
+
+static void say_left(double rate, uint64_t done, uint64_t total)
+{
+	if (rate > 0 && done <= total)
+		fprintf(stderr, ", %.0f s left", (double)(total - done) / rate);
 	fflush(stderr);
+}
+
+void progress_show(struct progress *p, uint64_t done, uint64_t tiles)
+{
+	double rate;
+
+	if (!is_due(p, done, &rate))
+		return;
+	fprintf(stderr, "\r\033[Kpacking: %" PRIu64 " of %" PRIu64 " tiles, %.1f tiles/s", done, tiles, rate);
+	say_left(rate, done, tiles);
+}
+
+void progress_bytes(struct progress *p, const char *doing, uint64_t done, uint64_t total)
+{
+	char text[3][TABLE_UNIT];
+	double rate;
+
+	if (!is_due(p, done, &rate))
+		return;
+	fprintf(stderr, "\r\033[K%s: %s of %s, %s/s", doing, table_format_bytes(text[0], done),
+		table_format_bytes(text[1], total), table_format_bytes(text[2], (uint64_t)rate));
+	say_left(rate, done, total);
 }
 
 void progress_end(struct progress *p)

@@ -32,7 +32,8 @@ struct progress {
 	bool tty, drawn;
 };
 void progress_begin(struct progress *p);
-void progress_show(struct progress *p, uint64_t done, uint64_t tiles);
+void progress_show(struct progress *p, uint64_t done, uint64_t tiles); /* packing */
+void progress_bytes(struct progress *p, const char *doing, uint64_t done, uint64_t total);
 void progress_end(struct progress *p); /* wipes it */
 
 double output_now(void); /* seconds that only rise */

@@ -56,8 +56,9 @@ static uint64_t forge_chunk(MDB_txn *txn, MDB_dbi chunk, const struct record_til
 	memcpy(copy, value.mv_data, value.mv_size);
 	memcpy(&prefix, copy, sizeof prefix);
 	if (strcmp(what, "codes") == 0)
-		for (uint32_t k = 0; k < prefix.length; k++)
-			payload[k] ^= 1;
+		/* Of every column the rows 5, 69, ...: where the blocked layout has them. */
+		for (uint32_t at = 0; at < prefix.length; at++)
+			payload[at] ^= at % 8192 / 1024 == 0 && at % 64 / 8 == 5;
 	else if (strcmp(what, "scales") == 0)
 		for (uint32_t k = 0; k < prefix.length; k += 4)
 			payload[k] ^= 1; /* the last bit of a float */

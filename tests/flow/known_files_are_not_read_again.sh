@@ -100,5 +100,8 @@ END
 	rm "$work/go"
 	wait "${children[0]}" || fail "map"
 	children=()
+	# What was packed from the changed bytes is not what goes by the old name.
+	said=$("$work/npu-head" open "$work/2.safetensors" --tile 1024 --json) || fail "open"
+	jq -e '.refused == 0 and .packed == 0' <<<"$said" >/dev/null || fail "keep $keep: the old weights' image was replaced: $said"
 done
 stop_daemon

@@ -36,3 +36,20 @@ ask "$work/warm"
 opened "0 tile(s) from the image store, 0 packed (0 written), 0 refused"
 cmp "$work/off" "$work/warm" || fail "other logits"
 stop_daemon
+
+# Who opens the same head at the same moment shares one packing and one writing.
+rm -rf "$work/cache/images"
+"$NPUD_BIN/tests/make-model" "$work/large.safetensors" 20000 1000 || fail "make-model"
+start_daemon
+for i in 1 2 3 4; do
+	"$head" open "$work/large.safetensors" --tile 5120 --json >"$work/at-once-$i" &
+	children+=($!)
+done
+for pid in "${children[@]}"; do
+	wait "$pid" || fail "one of four at once failed"
+done
+children=()
+[ "$(cat "$work"/at-once-* | jq -s 'map(.packed) | add')" = 4 ] || fail "packed more than once: $(cat "$work"/at-once-*)"
+[ "$(cat "$work"/at-once-* | jq -s 'map(.written) | add')" = 4 ] || fail "written more than once: $(cat "$work"/at-once-*)"
+"$npuctl" store --json | jq -e '.written == 4 and .misses == 4 and (.heads | length) == 1' >/dev/null || fail "$("$npuctl" store)"
+stop_daemon
