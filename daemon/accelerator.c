@@ -189,6 +189,7 @@ static int open_device(struct accelerator *a, const struct config *c, struct err
 	options.design_count = a->kernels.count;
 	options.launch_ms = (uint32_t)c->launch_ms;
 	options.times.recovery_ms = (uint32_t)c->device_recovery * 1000;
+	options.residue = a->server->kernels.residue;
 	options.event = on_event;
 	options.arg = a;
 	int code = runner_new(&a->runner, &options, &why);

@@ -57,6 +57,13 @@ typedef uint64_t quantise_fn(int8_t *q, float *ascale, const float *x, uint32_t 
 typedef void head_fn(const struct tile *t, const int8_t *q, uint32_t rows, uint32_t columns, bool prefetch,
 		     int32_t *acc);
 
+/*
+ * What is left of a row of sums, acc[nd], weighed by r[nd], when its activations, q[kd], weighed by s[kd] are
+ * taken away; modulo 2^32. 0 where the sums are right (device/check.h).
+ */
+typedef uint32_t residue_fn(const int32_t *acc, const uint32_t *r, uint32_t nd, const int8_t *q,
+			    const uint32_t *s, uint32_t kd);
+
 /* logits[i] = (float)acc[i] * (ascale * scales[i]), in this association. */
 void head_epilogue(float *logits, const int32_t *acc, float ascale, const float *scales, uint32_t count);
 
@@ -66,8 +73,9 @@ struct kernels {
 	pack_fn *pack;
 	quantise_fn *quantise;
 	head_fn *head;
+	residue_fn *residue;
 	bool prefetch; /* for head; false until it is measured */
-	const char *pack_variant, *quantise_variant, *head_variant;
+	const char *pack_variant, *quantise_variant, *head_variant, *residue_variant;
 };
 
 /* What this processor and system can do: bits of cpu_needs. */

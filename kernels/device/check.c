@@ -58,16 +58,11 @@ void check_fini(struct check *c)
 	memset(c, 0, sizeof *c);
 }
 
-uint32_t check_rows(const struct check *c, const int8_t *q, uint32_t rows, const int32_t *acc)
+uint32_t check_rows(const struct check *c, residue_fn *residue, const int8_t *q, uint32_t rows,
+		    const int32_t *acc)
 {
-	for (uint32_t m = 0; m < rows; m++, q += c->kd, acc += c->nd) {
-		uint32_t want = 0, got = 0;
-		for (uint32_t k = 0; k < c->kd; k++)
-			want += (uint32_t)q[k] * c->s[k];
-		for (uint32_t n = 0; n < c->nd; n++)
-			got += (uint32_t)acc[n] * c->r[n];
-		if (got != want)
+	for (uint32_t m = 0; m < rows; m++, q += c->kd, acc += c->nd)
+		if (residue(acc, c->r, c->nd, q, c->s, c->kd))
 			return m;
-	}
 	return rows;
 }

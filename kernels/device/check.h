@@ -19,7 +19,11 @@ struct check {
 bool check_init(struct check *c, const struct tile *t, uint64_t seed);
 void check_fini(struct check *c); /* zeroed is fine */
 
-/* The first of `rows` rows of acc[rows][nd] that is not q[rows][kd] times the tile; `rows` where all are. */
-uint32_t check_rows(const struct check *c, const int8_t *q, uint32_t rows, const int32_t *acc);
+/*
+ * The first of `rows` rows of acc[rows][nd] that is not q[rows][kd] times the tile; `rows` where all are. Any
+ * variant of `residue`.
+ */
+uint32_t check_rows(const struct check *c, residue_fn *residue, const int8_t *q, uint32_t rows,
+		    const int32_t *acc);
 
 #endif

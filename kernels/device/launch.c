@@ -286,7 +286,7 @@ static void hand_over(struct runner *r, struct slot *s)
 	call_begin(r, "reading a result", r->options.call_ms);
 	int code = rows ? r->table->buffer_sync(s->c, DEVICE_FROM, 0, bytes_of_c(r->design, rows), &why) : 0;
 	if (code == 0)
-		bad = check_rows(&s->weights->check, s->q, rows, s->acc);
+		bad = check_rows(&s->weights->check, r->options.residue, s->q, rows, s->acc);
 	call_end(r);
 	if (code || bad < rows) {
 		char what[512];

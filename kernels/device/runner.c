@@ -13,6 +13,7 @@ const struct runner_options runner_defaults = {
 	.times = {.idle_ms = 30000, .stale_ms = 5000, .retry_ms = 2000, .recovery_ms = 60000},
 	.launch_ms = 5000,
 	.call_ms = 10000,
+	.residue = residue_ref,
 };
 
 static uint64_t clock_ns(clockid_t clock)

@@ -24,8 +24,9 @@ struct runner_options {
 	const struct design *designs; /* at least one; the first is what the device is tried with; borrowed */
 	uint32_t design_count;
 	struct keeper_times times;
-	uint32_t launch_ms; /* a launch that takes longer is taken to hang */
-	uint32_t call_ms;   /* so is any other call into the driver */
+	uint32_t launch_ms;  /* a launch that takes longer is taken to hang */
+	uint32_t call_ms;    /* so is any other call into the driver */
+	residue_fn *residue; /* by which every launch is checked */
 	void (*event)(void *arg,
 		      const char *text); /* something happened that people want to know; may be NULL */
 	void *arg;

@@ -208,6 +208,30 @@ static void check_head(head_fn *head)
 	}
 }
 
+/* Random numbers, and those whose sums and products are all at the ends of the range. */
+static void check_residue(residue_fn *residue)
+{
+	for (uint32_t nd = 1; nd <= 300; nd += nd < 140 ? 1 : 79)
+		for (uint32_t kd = 1; kd <= 140; kd += kd < 70 ? 3 : 23) {
+			cleanup(guarded_free) struct guarded acc = guarded_new(nd * sizeof(int32_t));
+			cleanup(guarded_free) struct guarded r = guarded_new(nd * sizeof(uint32_t));
+			cleanup(guarded_free) struct guarded q = guarded_new(kd);
+			cleanup(guarded_free) struct guarded s = guarded_new(kd * sizeof(uint32_t));
+			uint64_t state = nd * 1000 + kd;
+			for (uint32_t n = 0; n < nd; n++) {
+				((int32_t *)acc.at)[n] = kd % 2 ? INT32_MIN : (int32_t)splitmix(&state);
+				((uint32_t *)r.at)[n] = kd % 2 ? UINT32_MAX : (uint32_t)splitmix(&state) | 1;
+			}
+			for (uint32_t k = 0; k < kd; k++) {
+				((int8_t *)q.at)[k] = code(nd % 2 ? LEAST : RANDOM, &state, false);
+				((uint32_t *)s.at)[k] = nd % 2 ? UINT32_MAX : (uint32_t)splitmix(&state);
+			}
+			cr_assert_eq(residue(acc.at, r.at, nd, q.at, s.at, kd),
+				     residue_ref(acc.at, r.at, nd, q.at, s.at, kd), "%u sums, %u activations",
+				     nd, kd);
+		}
+}
+
 #define KERNEL(op, variant, needs)                                                   \
 	Test(kernels, op##_##variant##_agrees_with_the_reference)                    \
 	{                                                                            \
