@@ -41,3 +41,23 @@ same_bits "$work/host" "$work/logits" "after idling"
 [ "$(device_field errors) $(device_field recoveries)" = "0 0" ] || fail "lost while idle is a fault: $(device_told)"
 [ "$(device_field contexts_opened)" = 3 ] || fail "the context was not renewed: $(device_told)"
 stop_daemon
+
+# So is one that the machine's sleep took, however short the idling: it is proven before it works again.
+slept() { # SECONDS: more than before, behind the daemon's back
+	truncate -s "+$1" "$NPUD_TEST_SLEPT"
+}
+export NPUD_TEST_SLEPT=$work/slept ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0
+touch "$NPUD_TEST_SLEPT"
+export LD_PRELOAD=$NPUD_BIN/tests/libsleeper.so
+start_device lost=2000
+unset LD_PRELOAD
+health_becomes ok
+run_once "$work/logits" "$work/m.safetensors" --random 5 --rows 3 --path device
+opened=$(device_field contexts_opened)
+slept 3600
+sleep 2.5
+run_once "$work/logits" "$work/m.safetensors" --random 5 --rows 3 --path device
+same_bits "$work/host" "$work/logits" "after a sleep"
+[ "$(device_field errors) $(device_field recoveries)" = "0 0" ] || fail "lost in a sleep is a fault: $(device_told)"
+[ "$(device_field contexts_opened)" = $((opened + 1)) ] || fail "the context was not renewed: $(device_told)"
+stop_daemon
