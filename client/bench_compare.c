@@ -84,15 +84,16 @@ static int no_memory(void)
 	return exit_complain(EX_TEMPFAIL, "not enough memory");
 }
 
-/* Rows of one phase: as many as one request and one answer can carry. */
+/* Rows of one phase: halved until one request and one answer can carry them, so that passes stay full. */
 static uint32_t rows_of(const struct bench *b, unsigned phase)
 {
-	uint64_t rows = phases[phase].rows, room = (PROTO_REPLY_MAX - 8192) / (sizeof(float) * b->head.nv);
-	uint64_t sent = (PROTO_REQUEST_MAX - 8192) / (sizeof(float) * b->head.h);
+	uint64_t answer = sizeof(float) * (uint64_t)b->head.nv, request = sizeof(float) * (uint64_t)b->head.h;
+	uint32_t rows = phases[phase].rows;
 
-	rows = rows < room ? rows : room;
-	rows = rows < sent ? rows : sent;
-	return rows ? (uint32_t)rows : 1;
+	while (rows > 1 &&
+	       (rows * answer > PROTO_REPLY_MAX - 8192 || rows * request > PROTO_REQUEST_MAX - 8192))
+		rows /= 2;
+	return rows;
 }
 
 /* Room for what one head answers, once it is known; or whether this is that head. */
@@ -273,10 +274,9 @@ static int measure(struct bench *b)
 /* "16", or "-" where there are no rows. */
 static const char *m_text(char to[static 16], const struct comparison_key *key)
 {
+	snprintf(to, 16, "-");
 	if (key->m)
 		snprintf(to, 16, "%" PRIu32, key->m);
-	else
-		strcpy(to, "-");
 	return to;
 }
 

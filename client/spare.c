@@ -125,7 +125,7 @@ bool spare_start(struct spare *s, char why[static SPARE_WHY])
 	snprintf(log, sizeof log, "%s/log", s->directory);
 	while (length > 0 && beside[length - 1] != '/')
 		length--;
-	strcpy(beside + (length > 0 ? length : 0), "npud");
+	memcpy(beside + (length > 0 ? length : 0), "npud", sizeof "npud");
 	int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return refuse(why, "no place for a daemon", log);
