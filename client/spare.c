@@ -21,12 +21,21 @@ static bool refuse(char why[static SPARE_WHY], const char *what, const char *nam
 	return false;
 }
 
+/* Sections about what the daemon of everybody does: heads that it keeps ready, servers that it
+ * pauses, its figures. */
+static bool for_others(const char *line)
+{
+	line += strspn(line, " \t");
+	return strncmp(line, "[preload", 8) == 0 || strncmp(line, "[tenant", 7) == 0 ||
+	       strncmp(line, "[metrics", 8) == 0;
+}
+
 /* The configuration of this environment, then the changes: of a key given twice the last one counts. */
 static bool write_config(const char *path, const char *changes, char why[static SPARE_WHY])
 {
 	const char *source = getenv("NPUD_CONFIG");
-	char buffer[4096];
-	size_t n;
+	char line[8192]; /* longer than npud takes, which then says so */
+	bool skip = false;
 	FILE *to = fopen(path, "wxe"), *from = NULL;
 
 	if (!to)
@@ -36,8 +45,12 @@ static bool write_config(const char *path, const char *changes, char why[static 
 		fclose(to);
 		return false;
 	}
-	while (from && (n = fread(buffer, 1, sizeof buffer, from)) > 0)
-		fwrite(buffer, 1, n, to);
+	while (from && fgets(line, sizeof line, from)) {
+		if (line[strspn(line, " \t")] == '[')
+			skip = for_others(line);
+		if (!skip)
+			fputs(line, to);
+	}
 	bool good = !from || !ferror(from);
 	if (from)
 		fclose(from);

@@ -62,12 +62,15 @@ grep -q 'answers have other bits than the first one; first in .*: logit .* of ro
 # What is the daemon's own: one is started, with the configuration of this environment.
 export NPUD_CONFIG=$work/device.conf
 sed -i 's/^settings.*/settings =/' "$work/device.conf"
+# What it does for others is no part of that.
+printf '[preload]\nall = %s\n[tenant flm]\npause = touch %s/paused\nresume = true\n' "$work/m.safetensors" "$work" >>"$work/device.conf"
 expect 0 "${compare[@]}" --a threads=1,store=on,path=host --b path=device,store=off,batch=64 --rounds 2 --json
 holds 'assert d["holds"] and d["a"]["own_daemon"] and d["b"]["own_daemon"] and d["b"]["device"] == "soft"
 assert row["open"]["a"]["m"] == 0 and row["open"]["rounds"] == 2
 assert row["prefill"]["a"]["m"] == 16 and row["prefill"]["b"]["m"] == 128'
 expect 0 "${compare[@]}" --a batch=8,path=host --b batch=128,path=host --rounds 1 --json
 holds 'assert row["prefill"]["a"]["m"] == 8 and row["prefill"]["b"]["m"] == 128 and "batch limit" in row["prefill"]["exception"]'
+holds 'assert row["open"]["rounds"] == 1, "it was preloaded"'
 nothing_is_left
 expect 0 "$NPUD_BIN/client/npu-hold" -- "$bench" compare "$work/m.safetensors" --seconds 0.1 --rounds 1 --a threads=1 --b path=host
 nothing_is_left
