@@ -6,8 +6,8 @@ bench=$NPUD_BIN/client/npu-bench
 PATH=$NPUD_BIN/daemon:$PATH
 mkdir "$work/tmp"
 export TMPDIR=$work/tmp
-"$NPUD_BIN/tests/make-model" "$work/m.safetensors" 3000 512 1 >/dev/null || fail "make-model"
-"$NPUD_BIN/tests/make-model" "$work/other.safetensors" 3000 512 2 >/dev/null || fail "make-model"
+"$NPUD_BIN/tests/make-model" "$work/m.safetensors" 1000 128 1 >/dev/null || fail "make-model"
+"$NPUD_BIN/tests/make-model" "$work/other.safetensors" 1000 128 2 >/dev/null || fail "make-model"
 compare=("$bench" compare "$work/m.safetensors" --seconds 0.1)
 holds() { # ASSERTIONS of `d`, the object in $work/out; rows by phase are in `row`
 	python3 - "$work/out" "$1" <<'EOC' || fail "$1: $(cat "$work/out")"
@@ -23,7 +23,7 @@ nothing_is_left() {
 }
 
 # The host against the device, of a daemon that is there; a launch takes as long as many passes of the host.
-start_soft "latency=1000"
+start_soft "latency=5000"
 health_becomes ok
 "$head" run "$work/m.safetensors" --random 1 >/dev/null || fail "a head that stays resident"
 expect 0 "${compare[@]}" --a path=host --b path=device --rounds 2 --json
