@@ -41,6 +41,7 @@ struct keeper {
 	int front, children; /* front -1: gone */
 	bool paused;	     /* the user stopped npu-hold while it waited */
 	bool terminal;
+	bool told;    /* that others use the NPU without a ticket */
 	pid_t parked; /* the command's process, which waits for `begin` */
 	int begin;
 	pid_t command; /* 0: has not begun, has ended, or there is none */
@@ -220,12 +221,26 @@ static void wait_for_change(struct keeper *k)
 		k->retry_at = now_ms() + RETRY_MS;
 }
 
+/* Once, whoever they are: that there is somebody is what the command's user may want to know of its results.
+ */
+static void tell_beside(struct keeper *k)
+{
+	if (!k->info.beside[0] || k->told)
+		return;
+	k->told = true;
+	char *harmless = table_escape(k->info.beside);
+	exit_complain(0, "the NPU is used without a ticket, too: %s; see npuctl who, or take --alone",
+		      harmless ? harmless : "");
+	free(harmless);
+}
+
 static void confirm(struct keeper *k)
 {
 	int r = npu_ticket_confirm(k->ticket, k->hold->command ? (uint64_t)getppid() : 0, k->cgroup,
 				   &k->info);
 	if (r == 0) {
 		start(k);
+		tell_beside(k);
 	} else if (r == NPU_E_TICKET_OVER || is_away(r)) {
 		k->info.version = 0; /* how it stands now: the offer lapsed, or the answer was lost */
 	} else {
@@ -242,6 +257,7 @@ static bool is_to_confirm(const struct keeper *k)
 /* How the ticket stands, while the command runs. */
 static void heed(struct keeper *k)
 {
+	tell_beside(k);
 	if (strcmp(k->info.state, "granted") == 0) {
 		int64_t end = k->info.remaining_ms ? now_ms() + (int64_t)k->info.remaining_ms : -1;
 		/* Answers are late by a little; only what was renewed or cut short is another end. */

@@ -443,6 +443,7 @@ struct npu_ticket_info {
 	bool connected, tree, alone, endless;
 	char state[17]; /* queued, offered, granted, expiring; over: released, expired, revoked, lost */
 	char mode[17], priority[17], priority_now[17], label[64], command[128], reason[97], why[257];
+	char beside[256]; /* who uses the NPU without a ticket beside one that holds, as seen last */
 };
 
 /* The next four in one, waiting `wait_ms` (-1: for ever) for the grant. What they return, TIMED_OUT. */

@@ -13,7 +13,7 @@ static const struct table_column columns[] = {
 
 json_t *json_of_ticket(const struct npu_ticket_info *t)
 {
-	return json_pack("{sI ss ss sI ss ss ss sI sI so so sb sb sb sb sI sI sI sI sI sI sI sI sI sI ss}",
+	return json_pack("{sI ss ss sI ss ss ss sI sI so so sb sb sb sb sI sI sI sI sI sI sI sI sI sI ss so}",
 			 "ticket", (json_int_t)t->ticket, "state", t->state, "reason", t->reason, "number",
 			 (json_int_t)t->number, "mode", t->mode, "class", t->priority, "class_now",
 			 t->priority_now, "uid", (json_int_t)t->uid, "pid", (json_int_t)t->pid, "label",
@@ -23,7 +23,8 @@ json_t *json_of_ticket(const struct npu_ticket_info *t)
 			 (json_int_t)t->waited_ms, "bound_ms", (json_int_t)t->bound_ms, "duration_ms",
 			 (json_int_t)t->duration_ms, "grace_ms", (json_int_t)t->grace_ms, "held_ms",
 			 (json_int_t)t->held_ms, "remaining_ms", (json_int_t)t->remaining_ms, "idle_ms",
-			 (json_int_t)t->idle_ms, "holder", (json_int_t)t->holder, "why", t->why);
+			 (json_int_t)t->idle_ms, "holder", (json_int_t)t->holder, "why", t->why, "beside",
+			 table_json_string(t->beside));
 }
 
 static void add_time(struct table *t, uint64_t ms)
@@ -98,6 +99,8 @@ static int print_ticket(const struct npu_ticket_info *t, const struct options *o
 		printf("%-10s  %" PRIu64 "\n", "joined", t->joined);
 	if (t->place)
 		printf("%-10s  %" PRIu64 "\n", "place", t->place);
+	if (t->beside[0])
+		print_stranger("beside", t->beside);
 	print_time("waited", t->waited_ms);
 	if (t->bound_ms)
 		print_time("at most", t->bound_ms);

@@ -52,6 +52,7 @@ static void read_row(struct npu_ticket_info *to, const struct row_ticket *row)
 	call_copy(to->command, sizeof to->command, row->command);
 	call_copy(to->reason, sizeof to->reason, row->reason);
 	call_copy(to->why, sizeof to->why, row->why);
+	call_copy(to->beside, sizeof to->beside, row->beside);
 }
 
 /* Every answer that shows one ticket has the fields of its row. */

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 int neighbours_init(struct neighbours *n, struct server *server, struct err *err)
@@ -114,6 +115,16 @@ static bool has_ticket(const struct neighbours *n, const struct neighbour *it)
 	return false;
 }
 
+static void write_names(const struct neighbours *n, char *to, size_t room)
+{
+	size_t used = 0;
+	snprintf(to, room, "%s",
+		 neighbours_are_there(n) ? "hardware contexts that no process seen from here has" : "");
+	for (unsigned i = 0; i < n->count && used + 80 < room; i++)
+		used += (size_t)snprintf(to + used, room - used, "%s%u (%s)", used ? ", " : "",
+					 n->seen[i].pid, n->seen[i].command);
+}
+
 static void on_looked(uv_work_t *work, int status)
 {
 	struct neighbours *n = work->data;
@@ -129,6 +140,12 @@ static void on_looked(uv_work_t *work, int status)
 	n->contexts = n->found_contexts;
 	n->unsure = n->contexts.used > n->contexts.own && arbiter_holder(&n->server->tickets.arbiter);
 	n->server->tickets.arbiter.foreign = neighbours_are_there(n);
+	char names[sizeof n->names];
+	write_names(n, names, sizeof names);
+	if (strcmp(names, n->names) != 0) {
+		memcpy(n->names, names, sizeof names);
+		tickets_company(&n->server->tickets);
+	}
 	while (!link_empty(&n->waiters)) {
 		struct request *r = link_of(n->waiters.next, struct request, in_waiters);
 		r->answer(r);
@@ -180,14 +197,4 @@ struct proto_list neighbours_list(struct neighbours *n, size_t most)
 						  .uid = n->seen[i].uid,
 						  .command = PROTO_STR(n->seen[i].command)};
 	return (struct proto_list){n->rows, count};
-}
-
-const char *neighbours_name(const struct neighbours *n, char *to, size_t room)
-{
-	size_t used = 0;
-	snprintf(to, room, "%s", n->count ? "" : "hardware contexts that no process seen from here has");
-	for (unsigned i = 0; i < n->count && used + 80 < room; i++)
-		used += (size_t)snprintf(to + used, room - used, "%s%u (%s)", used ? ", " : "",
-					 n->seen[i].pid, n->seen[i].command);
-	return to;
 }

@@ -35,6 +35,7 @@ struct neighbours {
 		uint32_t used, max, own; /* of the device's hardware contexts; 0, 0, 0: not known */
 	} contexts, found_contexts;
 	struct row_foreign rows[NEIGHBOURS_MAX]; /* of what was seen, for answers */
+	char names[256];			 /* "12 (flm), 13 (python3)", of what was seen; "": nobody */
 };
 
 int neighbours_init(struct neighbours *n, struct server *server, struct err *err);
@@ -50,7 +51,5 @@ void neighbours_look(struct neighbours *n);
 int neighbours_wait(struct neighbours *n, struct request *r, void (*answer)(struct request *r));
 /* Rows of what was seen last, `most` at most; valid until the next look. */
 struct proto_list neighbours_list(struct neighbours *n, size_t most);
-/* "12 (flm), 13 (python3)", for who was told that somebody is there. Returns `to`. */
-const char *neighbours_name(const struct neighbours *n, char *to, size_t room);
 
 #endif

@@ -62,6 +62,7 @@ static struct row_ticket row_of(struct tickets *ts, const struct ticket *t, char
 		.idle_ms = r->state == TICKET_GRANTED ? since(now, r->used_ms) : 0,
 		.holder = holder ? holder->is.id : 0,
 		.why = PROTO_STR(tickets_why(ts, t, why, WHY_MAX)),
+		.beside = PROTO_STR(ticket_holds(t) ? ts->server->neighbours.names : ""),
 	};
 }
 
@@ -177,8 +178,12 @@ int on_ticket_request(struct request *r, const struct req_ticket_request *q, str
 	char label[sizeof t->is.label], command[sizeof t->is.command];
 
 	(void)a;
-	if (t)
+	if (t) { /* who asks for it again has come back */
+		tickets_claim(r->session, t->is.id,
+			      (struct proto_bytes){(char *)t->is.token, sizeof t->is.token}, err);
+		tickets_turn(ts);
 		return show_request(r, t);
+	}
 	if (q->alone && neighbours_stale(&r->server->neighbours, FRESH_MS))
 		return neighbours_wait(&r->server->neighbours, r, request_again);
 	int result = wish_of(r, q, &w, err);
@@ -244,6 +249,7 @@ int on_ticket_confirm(struct request *r, const struct req_ticket_confirm *q, str
 		tickets_set_tree(t, (pid_t)q->keeper, q->cgroup);
 	if (fresh) {
 		metrics_granted(&r->server->metrics, &t->is);
+		neighbours_look(&r->server->neighbours); /* for who disturbs it; the grant does not wait */
 		events_tell(r->server, r->session, EVENT_GRANTED, t->is.id, "%s %s",
 			    ticket_mode_name(t->is.mode), t->is.label);
 	}

@@ -195,9 +195,13 @@ const char *tickets_why(struct tickets *ts, const struct ticket *t, char *to, si
 	else if (ts->arbiter.failed)
 		snprintf(to, room, "the device has failed, and nothing is granted until it is well: %s",
 			 reason_of(&ts->server->accelerator, &device));
+	else if (t->absent)
+		snprintf(to, room, "its client is not connected; it keeps its place for another %s",
+			 ticket_time(time,
+				     holding_of(t)->resume_ms > now ? holding_of(t)->resume_ms - now : 0));
 	else if (t->is.alone && ts->arbiter.foreign)
 		snprintf(to, room, "it wants to be alone, and programs without a ticket use the NPU: %s",
-			 neighbours_name(&ts->server->neighbours, who, sizeof who));
+			 ts->server->neighbours.names);
 	else if (holder && holder->is.stuck)
 		snprintf(to, room, "%s: its processes were killed and are still there",
 			 whose(holder, who, sizeof who));
@@ -387,6 +391,19 @@ static void notice(struct tickets *ts, uint64_t now)
 		h->kept = t->is;
 		h->is_kept = true;
 		h->place = place;
+		h->version = ++ts->version;
+		answer_all(h);
+	}
+}
+
+void tickets_company(struct tickets *ts)
+{
+	link_each(at, &ts->arbiter.tickets)
+	{
+		const struct ticket *t = link_of(at, struct ticket, in_tickets);
+		struct holding *h = holding_of(t);
+		if (!ticket_holds(t))
+			continue;
 		h->version = ++ts->version;
 		answer_all(h);
 	}

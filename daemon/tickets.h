@@ -53,6 +53,9 @@ void tickets_stop(struct tickets *ts);
 void tickets_drain(struct tickets *ts, bool drained);
 void tickets_fini(struct tickets *ts);
 
+/* Others use the device than before: those who hold are told. */
+void tickets_company(struct tickets *ts);
+
 /* Carries out what the arbiter decides, keeps what changed, tells who waits. After every change. */
 void tickets_turn(struct tickets *ts);
 

@@ -70,6 +70,9 @@ expect 75 "$hold" --alone -n -- true
 says "without a ticket"
 expect 75 "$hold" --alone -w 500ms -- true
 expect 0 "$hold" -n -- true
+# Who holds beside one is told so, at the grant and when one comes.
+expect 0 "$hold" -n -- sh -c "until '$npuctl' tickets --json | jq -e '.tickets[0].beside | contains(\"$neighbour (sleep)\")' >/dev/null; do sleep 0.05; done; sleep 0.2"
+says "the NPU is used without a ticket, too: $neighbour (sleep)"
 in_background "$hold" --alone -- sh -c "echo alone >>'$work/order'"
 sleep 0.3
 kill "$neighbour"

@@ -22,6 +22,13 @@ expect 64 "$hold" -t 365d -- true
 says "at most"
 expect 64 "$hold" --signal NOSUCH@1s -- true
 
+if [[ $(id -u) == 0 ]]; then
+	# A stranger to the socket.
+	chmod 755 "$work"
+	expect 77 setpriv --reuid 65534 --regid 65534 --clear-groups "$hold" -- true
+	says "$socket"
+fi
+
 out=$(echo through | "$hold" -- cat) || fail "cat under npu-hold"
 [[ $out == through ]] || fail "stdin did not pass: $out"
 "$hold" -t 90s -- sh -c 'echo "$NPU_TICKET $NPU_TICKET_EXPIRES"' >"$work/env" || fail "npu-hold"

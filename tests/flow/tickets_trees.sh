@@ -20,6 +20,15 @@ pkill -f "^sleep $s"
 wait "$front"
 [[ $? == 5 ]] || fail "the command's status is lost"
 
+# Orphans that end while the command runs are no zombies of anybody's.
+s=$(unique_sleep 9)
+in_background "$hold" -t 30s -- sh -c "for i in 1 2 3; do (setsid true &); done; exec sleep $s"
+front=${children[-1]}
+until_true pgrep -f "^sleep $s" >/dev/null || fail "the command did not start"
+until_true sh -c "! ps -o stat= --ppid $front --ppid $(pgrep -P "$front" | head -1) | grep -q Z" || fail "zombies below npu-hold"
+pkill -f "^sleep $s"
+wait "$front"
+
 held() {
 	s=$(unique_sleep "$1")
 	in_background "$hold" -t 60s -g 300ms -- sh -c "(setsid sleep $s &); sleep $s"
