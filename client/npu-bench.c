@@ -128,9 +128,10 @@ int main(int argc, char **argv)
 			o.separate = true;
 			break;
 		case THREADS:
-			o.threads = (uint32_t)strtoul(optarg, NULL, 10);
-			if (o.threads < 1 || o.threads > 16)
-				return exit_usage("--threads %s: give a number between 1 and 16", optarg);
+			if (!number_of(optarg, 1, 16, &number) || number != (uint32_t)number)
+				return exit_usage("--threads %s: give a whole number between 1 and 16",
+						  optarg);
+			o.threads = (uint32_t)number;
 			break;
 		case 'a':
 			o.a = optarg;

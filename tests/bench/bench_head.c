@@ -1,37 +1,78 @@
 /* Passes over a head that no cache holds: against a read pass, and against fewer rows. */
 #include "scene.h"
 #include <stdio.h>
+#include <string.h>
 
+/* What many rows cannot go below, were memory infinitely fast: cut for each thread. */
 struct arithmetic {
 	struct scene *scene;
 	uint32_t rows;
-	int32_t *acc;
+	void (*each)(void *arg, uint32_t i, unsigned thread);
 };
 
 /* As many sums as a pass makes, of one panel that stays in the cache. */
-static void sum_again(void *arg)
+static void sum_again(void *arg, uint32_t i, unsigned thread)
 {
+	static int32_t acc[2][SCENE_ROWS * 128];
 	struct arithmetic *a = arg;
-	struct tile t = image_tile(&a->scene->image, 0);
-	for (uint32_t n = 0; n < SCENE_NV; n += 128)
-		a->scene->kernels.head(&t, a->scene->q, a->rows, 128, a->scene->kernels.prefetch, a->acc);
+	struct scene *s = a->scene;
+	struct tile t = image_tile(&s->image, 0);
+
+	(void)thread;
+	for (uint32_t n = 0; n < SCENE_NV / pool_threads(s->pool); n += 128)
+		s->kernels.head(&t, s->q, a->rows, 128, s->kernels.prefetch, acc[i]);
 }
 
-/* The least time many rows can take, were memory infinitely fast: what the figures above cannot go below. */
+/* As many vpdpbusd, of which a register has a chain; of what is in the registers, for no value matters. */
+static void multiply(void *arg, uint32_t i, unsigned thread)
+{
+	struct arithmetic *a = arg;
+	uint64_t count = (uint64_t)SCENE_NV * SCENE_H / 64 * a->rows / pool_threads(a->scene->pool);
+
+	(void)i, (void)thread;
+#ifdef __x86_64__
+#define PRODUCT(n) "vpdpbusd %%zmm31, %%zmm31, %%zmm" #n "\n\t"
+#define FOUR(a, b, c, d) PRODUCT(a) PRODUCT(b) PRODUCT(c) PRODUCT(d)
+	for (; count >= 16; count -= 16)
+		__asm__ volatile(FOUR(0, 1, 2, 3) FOUR(4, 5, 6, 7) FOUR(8, 9, 10, 11) FOUR(12, 13, 14, 15)::
+					 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
+					   "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+					   "xmm15");
+#else
+	(void)count;
+#endif
+}
+
+static void on_all_threads(void *arg)
+{
+	struct arithmetic *a = arg;
+	pool_run(a->scene->pool, pool_threads(a->scene->pool), a->each, a);
+}
+
+static void limit(struct scene *s, const char *figure, uint32_t rows,
+		  void (*each)(void *arg, uint32_t i, unsigned thread), const char *note)
+{
+	struct arithmetic a = {s, rows, each};
+	double ratios[BENCH_ROUNDS];
+	char name[64];
+
+	for (int n = 0; n < BENCH_ROUNDS; n++)
+		ratios[n] = bench_seconds(s->pool, on_all_threads, &a) / scene_seconds(s, 1);
+	snprintf(name, sizeof name, "head.%s.%s%u.%ut", s->kernels.head_variant, figure, rows,
+		 pool_threads(s->pool));
+	bench_figure(name, LOWER, ratios, 0, 0, note);
+}
+
 static void limits(struct scene *s)
 {
 	static const uint32_t rows[] = {8, 16, 128};
-	static int32_t acc[SCENE_ROWS * 128];
-	char name[64];
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		double ratios[BENCH_ROUNDS];
-		struct arithmetic a = {s, rows[i], acc};
-		for (int n = 0; n < BENCH_ROUNDS; n++)
-			ratios[n] = bench_seconds(NULL, sum_again, &a) / scene_seconds(s, 1);
-		snprintf(name, sizeof name, "head.%s.limit%u", s->kernels.head_variant, rows[i]);
-		bench_figure(name, LOWER, ratios, 0, 0,
-			     "time of the sums alone, weights in cache, over one row's");
+		limit(s, "limit", rows[i], sum_again,
+		      "time of the sums alone, weights in cache, over one row's");
+		if (strcmp(s->kernels.head_variant, "avx512vnni") == 0)
+			limit(s, "ceiling", rows[i], multiply,
+			      "time of their vpdpbusd alone, over one row's");
 	}
 }
 
@@ -86,7 +127,7 @@ int main(void)
 			if (kernels_pick(&s.kernels, cpu_have(), cases[i].variant)) {
 				image_measure(&s.kernels, s.pool);
 				against_memory(&s, cases[i].must, cases[i].aim, cases[i].batches);
-				if (threads == 1 && cases[i].batches)
+				if (cases[i].batches)
 					limits(&s);
 			} else {
 				bench_skipped(cases[i].variant, "this processor cannot run it");

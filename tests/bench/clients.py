@@ -2,7 +2,7 @@
 """tests/bench/clients.py: one client of the daemon, sixteen, and sixteen processes without one, on one head of
 151936 x 2048 for argmax. A daemon of its own; NPUD_BIN is the build folder, which keeps the model. One line a figure,
 separated by tabs, as scripts/bench reads it: name, value (the median of the turns), must, aim, the least, the
-largest, what it is. BENCH_QUICK: shorter turns, fewer of them."""
+largest, what it is. BENCH_QUICK: shorter turns."""
 import json
 import os
 import subprocess
@@ -14,7 +14,7 @@ BIN = os.environ.get("NPUD_BIN", "build/release")
 BENCH, CTL = (os.path.join(BIN, "client", name) for name in ("npu-bench", "npuctl"))
 MODEL = os.path.join(BIN, "bench-151936x2048.safetensors")
 QUICK = bool(os.environ.get("BENCH_QUICK"))
-CLIENTS, TURNS, SECONDS = 16, 5 if QUICK else 9, 0.7 if QUICK else 2
+CLIENTS, TURNS, SECONDS = 16, 9, 0.7 if QUICK else 2
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "client", "python"))
 
 

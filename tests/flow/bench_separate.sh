@@ -15,3 +15,7 @@ done
 status=0
 "$NPUD_BIN/client/npu-bench" clients "$work/none" --separate --seconds 0.1 2>"$work/said" || status=$?
 [ $status != 0 ] && grep -q none "$work/said" || fail "a model that is not there: status $status: $(cat "$work/said")"
+for threads in 0 17 1.5 2x nan ''; do
+	expect 64 "$NPUD_BIN/client/npu-bench" clients "$work/m.safetensors" --separate --threads "$threads"
+	grep -q -- "--threads $threads: give a whole number" "$work/err" || fail "--threads '$threads': $(cat "$work/err")"
+done
