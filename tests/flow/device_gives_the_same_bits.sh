@@ -27,6 +27,11 @@ while IFS=$'\x1f' read -r file tensor opts _ _ _ _ _ _ _ _ sha; do
 		found=$(sha256sum <"$work/logits")
 		[ "${found%% *}" = "$sha" ] || fail "$file $tensor on $how: sha256 ${found%% *}, the oracle has $sha"
 	done
+	run_once "$work/host" "${options[@]}" --rows 128 --path host
+	for layout in blocked row-major; do
+		run_once "$work/logits" "${options[@]}" --rows 128 --path device --layout $layout
+		same_bits "$work/host" "$work/logits" "128 rows of $file $tensor, $layout"
+	done
 	ran=$((ran + 1))
 done < <(tail -n +2 "$data/EXPECTED.tsv" | tr '\t' '\037')
 ((ran >= 40)) || fail "only $ran rows ran"
