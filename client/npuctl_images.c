@@ -89,16 +89,16 @@ static int tell_stored(npu_client *c, const struct options *o, const struct npu_
 			     o->operands[0], i->tiles, s.there);
 }
 
-static int open_and_store(npu_client *c, const struct options *o, struct npu_head_options *options)
+static int open_and_store(npu_client *c, const struct options *o, struct npu_head_options options)
 {
 	struct npu_head_info info;
 	struct progress progress;
 	npu_head *head;
 
-	options->progress = on_progress;
-	options->progress_arg = &progress;
+	options.progress = on_progress;
+	options.progress_arg = &progress;
 	progress_begin(&progress);
-	int error = npu_head_open(c, o->operands[1], options, &head, &info);
+	int error = npu_head_open(c, o->operands[1], &options, &head, &info);
 	progress_end(&progress);
 	if (interrupted)
 		return exit_complain(128 + interrupted, "interrupted");
@@ -134,7 +134,7 @@ int add_model(npu_client *c, const struct options *o, uint32_t tile, const char 
 		options.layout = layout;
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	return open_and_store(c, o, &options);
+	return open_and_store(c, o, options);
 }
 
 int do_add(npu_client *c, const struct options *o)

@@ -141,7 +141,7 @@ bool known_find(struct known *k, const struct known_name *name, struct known_has
 
 static struct entry *entry_new(struct known *k, const struct known_name *name)
 {
-	cleanup(freep) unsigned char *bytes = malloc(name->size);
+	cleanup(freep) unsigned char *bytes = name->size ? malloc(name->size) : NULL;
 	struct entry *e = bytes ? calloc(1, sizeof *e) : NULL;
 
 	if (!e)
