@@ -53,14 +53,16 @@ int do_plan(npu_client *c, const struct options *o);
 
 int do_store(npu_client *c, const struct options *o); /* npuctl_store.c */
 
-/* The one stored head whose hash begins as `hash` says; its strings are below. */
+/* The one stored head whose hash begins as `hash` says, and that is cut as `cut` says, if it does; its
+ * strings are below. */
 struct choice {
 	const char *hash;
+	const struct reading *cut;
 	struct npu_stored_row row;
 	char text[33], label[129], tensor[129], layout[17];
 	unsigned count;
 };
-/* 0, or an exit status, having complained: none, or several begin so. */
+/* 0, or an exit status, having complained: none, or several are meant. */
 int choose_stored(npu_client *c, const struct options *o, struct choice *out);
 
 /* npuctl_images.c */

@@ -131,7 +131,9 @@ static int choose(void *arg, const struct npu_stored_row *row)
 {
 	struct choice *choice = arg;
 
-	if (strncmp(row->hash, choice->hash, strlen(choice->hash)) != 0)
+	if (strncmp(row->hash, choice->hash, strlen(choice->hash)) != 0 ||
+	    (choice->cut->tile && choice->cut->tile != row->tile) ||
+	    (choice->cut->layout && strcmp(choice->cut->layout, row->layout) != 0))
 		return 0;
 	if (choice->count++)
 		return 0;
@@ -151,16 +153,23 @@ int choose_stored(npu_client *c, const struct options *o, struct choice *out)
 {
 	struct npu_store store;
 
-	*out = (struct choice){.hash = o->operands[1]};
+	const struct reading *r = &o->reading;
+	if (r->tensor || r->transpose || r->q8 || r->is_signed || r->k)
+		return exit_usage(
+			"store %s: of what says how a model is read only --tile and --layout go with it",
+			o->operands[0]);
+	*out = (struct choice){.hash = o->operands[1], .cut = r};
 	int error = npu_store_list(c, &store, choose, out);
 	if (error)
 		return exit_npu(c, error, NULL);
 	if (out->count == 1)
 		return 0;
-	return exit_complain(EX_DATAERR,
-			     out->count ? "store %s %s: %u heads begin so; give more of it"
-					: "store %s %s: no head begins so; npuctl store ls lists them",
-			     o->operands[0], out->hash, out->count);
+	return exit_complain(
+		EX_DATAERR,
+		out->count
+			? "store %s %s: %u heads are so called; give more of the hash, or --tile and --layout"
+			: "store %s %s: no head is so called; npuctl store ls lists them",
+		o->operands[0], out->hash, out->count);
 }
 
 static int add_tile(void *arg, const struct npu_stored_tile_row *row)
@@ -350,12 +359,12 @@ static const struct {
 	bool superseded, remove, out, reading; /* options it takes; --out it needs */
 } subcommands[] = {
 	{"ls", NULL, 0, do_ls, false, false, false, false},
-	{"show", "HASH", 1, do_show, false, false, false, false},
+	{"show", "HASH", 1, do_show, false, false, false, true},
 	{"verify", NULL, 0, do_verify, false, true, false, false},
 	{"prune", NULL, 0, do_prune, true, false, false, false},
 	{"compact", NULL, 0, do_compact, false, false, false, false},
 	{"add", "MODEL", 1, do_add, false, false, false, true},
-	{"export", "HASH", 1, do_export, false, false, true, false},
+	{"export", "HASH", 1, do_export, false, false, true, true},
 	{"import", "MODEL", STORE_WORDS, do_import, false, false, false, true},
 };
 

@@ -405,7 +405,7 @@ int load_identify(struct load *l, struct err *err)
 			       "rounded up to 128",
 			       q->label, kd, q->tile,
 			       q->layout == LAYOUT_BLOCKED
-				       ? "the blocked layout needs kd %% 64 == 0 and T %% 128 == 0"
+				       ? "the blocked layout needs kd % 64 == 0 and T % 128 == 0"
 				       : "row-major takes any T",
 			       nv);
 	}

@@ -36,7 +36,7 @@ hash=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["heads"]
 json 'j["hash"] == "'"$hash"'" and [r["columns"] for r in j["records"]] == [1024, 1024, 952] and
 	all(r["there"] and len(r["fingerprint"]) == 16 for r in j["records"])' "$npuctl" store show "${hash:0:6}"
 expect 65 "$npuctl" store show nothing
-says "no head begins so" "npuctl store ls"
+says "no head is so called" "npuctl store ls"
 expect 64 "$npuctl" store show
 expect 64 "$npuctl" store frobnicate
 expect 64 "$npuctl" store ls --remove
