@@ -4,6 +4,7 @@
 #include "kernelplace.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int complain(int code, const char *command, const struct device_why *why)
 {
@@ -66,10 +67,16 @@ static int change(const char *place, const char *command, const char *from, cons
 	if (code)
 		return complain(code, command, &why);
 	int status = show(place, o);
-	if (status == 0 && !o->json)
-		puts("npud uses it when it is started next (systemctl restart npud); npuctl kernels undo "
-		     "takes it back.");
-	return status;
+	if (status || o->json)
+		return status;
+	bool there = access(place, F_OK) == 0;
+	printf("npud %s when it is started next (systemctl restart npud); npuctl kernels undo takes it "
+	       "back.\n",
+	       there ? "uses it" : "does without");
+	if (there)
+		puts("It tries a kernel before it has it work; npud --check-device tries all of them "
+		     "(npud(8)).");
+	return 0;
 }
 
 int do_kernels(npu_client *c, const struct options *o)

@@ -70,6 +70,7 @@ expect 0 "$npuctl" kernels undo
 expect 0 "$npuctl" kernels undo
 [ "$(designs)" = 256 ] || fail "undo of undo gives $(designs)"
 expect 0 "$npuctl" kernels remove
+grep -q 'npud does without when it is started next' "$work/out" || fail "$(cat "$work/out")"
 [ -z "$(designs)" ] || fail "removed, and there is $(designs)"
 expect 0 "$npuctl" kernels undo
 [ "$(designs)" = 256 ] || fail "undo of remove gives $(designs)"
