@@ -146,7 +146,7 @@ inlined int32_t begin(const int8_t *q, uint32_t kd)
 	vec_store(lanes, sum);
 	for (int i = 0; i < LANES; i++)
 		all += lanes[i];
-	return (int32_t)(-128 * (uint32_t)all); /* of the longest rows it wraps, and wraps back */
+	return (int32_t)(0 - 128 * (uint32_t)all); /* of the longest rows it wraps, and wraps back */
 }
 
 /* Adds to the sums of one panel for 1 to PANEL_ROWS rows. */
