@@ -106,9 +106,10 @@ static int next(struct giving *g, struct npu_call *o)
 		struct rep_upload_put put;
 		struct rep_upload_end end;
 	} p;
+	const struct req_ping ping = {};
 
 	if (!o->request)
-		return operation_ask(o, OP_ping, &(struct req_ping){}, 0, o->client->timeout_ms);
+		return operation_ask(o, OP_ping, &ping, 0, o->client->timeout_ms);
 	int r = operation_answer(o, &p, &a);
 	if (r)
 		return r;
