@@ -269,7 +269,7 @@ static void close_socket(struct listener *l)
 		(void)renameat2(AT_FDCWD, aside, AT_FDCWD, l->path, RENAME_NOREPLACE);
 }
 
-void listener_fini(struct listener *l)
+void listener_close(struct listener *l)
 {
 	l->stopping = true;
 	link_each(at, &l->slots)
@@ -279,6 +279,10 @@ void listener_fini(struct listener *l)
 	}
 	close_socket(l);
 	on_wake(&l->wake);
+}
+
+void listener_fini(struct listener *l)
+{
 	while (!link_empty(&l->slots))
 		slot_free(link_of(l->slots.next, struct slot, in_slots));
 	quota_fini(&l->connected);

@@ -76,7 +76,9 @@ bool listener_is_found(const struct listener *l);
  * connections with their listener. IO; IN_USE where something is at the path, which is left alone.
  */
 int listener_listen(struct listener *l, struct err *err);
-/* Takes no more, ends all contexts, frees everything but the async handle, which it closes. */
+/* Takes no more and ends all contexts; slots are still there for requests that have yet to be dropped. */
+void listener_close(struct listener *l);
+/* Frees everything but the async handle, which it closes. */
 void listener_fini(struct listener *l);
 
 /* Sends `message` (given away) as the answer. A client that does not read for 5 s loses its connection. */

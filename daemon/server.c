@@ -222,12 +222,13 @@ void server_run(struct server *s)
 
 void server_fini(struct server *s)
 {
-	listener_fini(&s->listener);
-	executor_fini(&s->executor);
-	accelerator_close(&s->accelerator);
+	listener_close(&s->listener);
 	preload_end(s);
-	while (!link_empty(&s->sessions))
+	while (!link_empty(&s->sessions)) /* each drops its rows; a pass in hand ends in executor_fini */
 		session_close(link_of(s->sessions.next, struct session, in_sessions));
+	executor_fini(&s->executor);
+	listener_fini(&s->listener);
+	accelerator_close(&s->accelerator);
 	tickets_fini(&s->tickets);
 	tenants_fini(&s->tenants);
 	filing_end(s);
@@ -235,7 +236,6 @@ void server_fini(struct server *s)
 	event_ring_fini(&s->journal);
 	admins_fini(&s->admins);
 	descriptors_free(s->descriptors);
-	quota_fini(&s->quota);
 	place_leave(s);
 	uv_close((uv_handle_t *)&s->sweep, NULL);
 	uv_close((uv_handle_t *)&s->residency_timer, NULL);
@@ -243,6 +243,7 @@ void server_fini(struct server *s)
 	uv_close((uv_handle_t *)&s->interrupt, NULL);
 	uv_close((uv_handle_t *)&s->hangup, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT); /* loads that were asked to stop, handles that close */
+	quota_fini(&s->quota);
 	objects_fini(s);
 	accelerator_free(&s->accelerator);
 	uv_loop_close(&s->loop);

@@ -24,4 +24,24 @@ NO_SIDE_SOCKET=$work/elsewhere/npud.sock PYTHONPATH=$NPUD_SOURCE_DIR/client/pyth
 	python3 "$here/uploads.py" "$work/model.safetensors" "$work"/two-*.safetensors || fail "see above"
 daemon_lives "uploads"
 descriptors_back_to "$before" || fail "$(daemon_descriptors) descriptors, $before before"
+
+# The daemon ends in good order whatever is half sent and runs.
+PYTHONPATH=$NPUD_SOURCE_DIR/client/python python3 - "$work/model.safetensors" >"$work/busy" <<'PY' &
+import sys, npud
+c = npud.Client()
+head = c.open(sys.argv[1])
+file = c.call("upload.begin", name="m", bytes=1000)["file"]
+c.call("upload.put", file=file, at=0, data=b"x" * 500)
+print("busy", flush=True)
+try:
+    while True:
+        head.top([1.0] * head.h)
+except npud.Error as error:
+    print(error.name, flush=True)
+PY
+children+=($!)
+for ((i = 0; i < 600; i++)); do
+	grep -q busy "$work/busy" && break
+	sleep 0.05
+done
 stop_daemon
