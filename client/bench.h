@@ -27,9 +27,9 @@ int bench_compare(const struct bench_options *o);
 double bench_load(void);
 
 /*
- * Under what the figures were measured: `load`, and the daemon's clients, device, health and version. A new
- * JSON object, or NULL with a complaint and *status set. Connects, and NNG does not survive a fork: not
- * before crowd_run.
+ * Under what the figures were measured: `load`, and the daemon's clients, device, health and version, and the
+ * ticket it works under. A new JSON object, or NULL with a complaint and *status set. Connects, and NNG does
+ * not survive a fork: not before crowd_run.
  */
 json_t *bench_conditions(const char *socket, double load, int *status);
 

@@ -348,6 +348,26 @@ static void judge(json_t *reasons, const struct bench *b, const struct compariso
 	}
 }
 
+/* Under what a side was measured. */
+static void print_side(const char *name, const struct side *s)
+{
+	const char *device, *health, *version;
+	char text[1024], held[48] = "";
+	json_int_t clients, ticket;
+	double load;
+
+	if (json_unpack(s->about, "{s:F,s:I,s:s,s:s,s:s,s:I}", "load", &load, "clients", &clients, "device",
+			&device, "health", &health, "version", &version, "ticket", &ticket))
+		return;
+	if (ticket)
+		snprintf(held, sizeof held, ", ticket %lld", (long long)ticket);
+	snprintf(text, sizeof text, "%s: npud %s%s, device %s %s, %lld other client(s), load %.1f%s",
+		 s->setting.text[0] ? s->setting.text : "as it is", version, s->own ? " of its own" : "",
+		 device, health, (long long)clients, load, held);
+	cleanup(freep) char *escaped = table_escape(text);
+	printf("%s: %s\n", name, escaped ? escaped : "");
+}
+
 static int print_table(const struct bench *b, const struct comparison_result *r, json_t *reasons)
 {
 	static const struct table_column columns[] = {{"PHASE", false}, {"ROLE", false},   {"M A", true},
@@ -377,6 +397,8 @@ static int print_table(const struct bench *b, const struct comparison_result *r,
 	table_fini(&t);
 	if (failed)
 		return no_memory();
+	for (unsigned side = 0; side < 2; side++)
+		print_side(names[side] + 2, &b->sides[side]);
 	printf("bits: %" PRIu64 " logits in %" PRIu64 " answers, %s\n", b->values, b->answers,
 	       b->differing ? "NOT all equal" : "all equal, bit for bit");
 	size_t count = json_array_size(reasons);

@@ -37,7 +37,8 @@ assert all(r["low"] <= r["ratio"] <= r["high"] for r in d["rows"]) and row["deco
 expect 1 "${compare[@]}" --a path=host --b path=device --rounds 1 --tolerance 50 --one-sided
 grep -q '^verdict: does not hold' "$work/out" && grep -q 'decode: --b takes' "$work/out" || fail "$(cat "$work/out")"
 expect 0 "${compare[@]}" --a path=device --b path=host --rounds 1 --tolerance 50 --one-sided
-grep -q '^verdict: holds' "$work/out" && grep -q 'all equal, bit for bit' "$work/out" || fail "$(cat "$work/out")"
+grep -q '^verdict: holds' "$work/out" && grep -q 'all equal, bit for bit' "$work/out" &&
+	grep -q '^b: path=host: npud .*, device soft ok, 0 other client' "$work/out" || fail "$(cat "$work/out")"
 expect 1 "${compare[@]}" --a path=device --b path=host --rounds 1 --tolerance 50
 expect 0 "${compare[@]}" --a path=host --b path=alternate --rounds 1 --json
 holds 'assert {r["b"]["path"] for r in d["rows"] if r["a"]["phase"] == "decode"} == {"host", "device"}'
