@@ -78,7 +78,7 @@ struct record_usage {
 	char tensor[RECORD_TENSOR]; /* NUL-terminated */
 	unsigned char superseded;   /* the label was opened again with other weights */
 	unsigned char reserved[5];
-	uint64_t created, last_used; /* seconds since 1970 */
+	uint64_t created, last_used; /* microseconds since 1970 */
 	uint64_t hits;		     /* opens that were served from here */
 	uint64_t bytes;		     /* of the file, pages and all */
 	uint32_t tiles;
