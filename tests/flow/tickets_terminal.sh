@@ -61,5 +61,17 @@ kill -TERM "${children[0]}"
 shows '^granted now'
 type_in 'echo after=$?' Enter
 shows '^after=0'
+
+# npuctl top goes on until it is interrupted, within the screen.
+type_in clear Enter
+type_in "'$npuctl' top" Enter
+shows 'rows/s'
+shows 'SESSION'
+first=$(screen)
+until_true sh -c "[ \"\$(${tmux[*]} capture-pane -p)\" != '$first' ]" || fail "top does not go on"
+[[ $(screen | grep -c rows/s) == 1 ]] || fail "top does not stay in place: $(screen)"
+type_in C-c
+type_in 'echo over=$?' Enter
+shows '^over=130'
 end_tmux
 stop_daemon
