@@ -1,6 +1,9 @@
 #include "known.h"
 #include "filesystem.h"
 #include "own.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -13,6 +16,7 @@ struct entry {
 	unsigned char *bytes;	/* owned */
 	size_t size;
 	struct known_hashes hashes;
+	bool idle; /* nobody had the files open to write when they were hashed */
 };
 
 static void entry_free(struct known *k, struct entry *e)
@@ -66,6 +70,21 @@ static bool can_write(uid_t reader, const struct stat *st)
 	return reader == 0 || reader == st->st_uid || (st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
+/*
+ * The kernel gives a lease for reading only where nobody has the file open to write, or mapped so. It asks
+ * for the file's owner or CAP_LEASE, and some file systems have none: then nothing is known. Of a description
+ * of our own, for the other is the client's, too; closing it gives the lease back. A writer who comes in
+ * between waits so long, and we are told by a signal that means nothing.
+ */
+static bool nobody_writes(int fd)
+{
+	char path[32];
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	cleanup(closep) int own = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	return own >= 0 && fcntl(own, F_SETSIG, SIGURG) == 0 && fcntl(own, F_SETLEASE, F_RDLCK) == 0;
+}
+
 static void put_all(struct known_name *n, const struct source *s, const struct stat *stats,
 		    const char *tensors, size_t size, const struct matrix_options *options)
 {
@@ -81,7 +100,7 @@ void known_name_make(struct known_name *out, const struct source *s, const char 
 		     const struct matrix_options *options, uid_t reader, int64_t now_ns)
 {
 	cleanup(freep) struct stat *stats = calloc(s->count, sizeof *stats);
-	struct known_name n = {.settled = true, .foreign = true};
+	struct known_name n = {.settled = true, .foreign = true, .idle = true};
 	struct statfs fs;
 
 	*out = (struct known_name){.bytes = NULL};
@@ -92,6 +111,8 @@ void known_name_make(struct known_name *out, const struct source *s, const char 
 		int64_t changed = ns_of(&stats[i].st_ctim), written = ns_of(&stats[i].st_mtim);
 		n.settled &= now_ns - changed >= KNOWN_SETTLED_NS && now_ns - written >= KNOWN_SETTLED_NS;
 		n.foreign &= !can_write(reader, &stats[i]);
+		n.idle = n.idle && filesystem_tells_writes((unsigned long)fs.f_type) &&
+			 nobody_writes(s->files[i].fd);
 	}
 	put_all(&n, s, stats, tensors, size, options);
 	if (n.size > NAME_MAX_BYTES || !(n.bytes = malloc(n.size)))
@@ -127,10 +148,12 @@ static void move_to_front(struct known *k, struct entry *e)
 
 bool known_find(struct known *k, const struct known_name *name, struct known_hashes *out)
 {
-	if (!name->foreign)
+	if (!name->foreign && !name->idle)
 		return false;
 	uv_mutex_lock(&k->lock);
 	struct entry *e = find(k, name);
+	if (e && !name->foreign && !e->idle)
+		e = NULL;
 	if (e) {
 		*out = e->hashes;
 		move_to_front(k, e);
@@ -166,6 +189,7 @@ void known_learn(struct known *k, const struct known_name *before, const struct 
 		e = entry_new(k, before);
 	if (e) {
 		e->hashes = *hashes;
+		e->idle = before->idle && after->idle;
 		move_to_front(k, e);
 	}
 	if (k->count > ENTRIES_MAX)

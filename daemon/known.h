@@ -4,7 +4,8 @@
  * believed
  *   - of files that had been left alone for a while when they were hashed: a write in the same tick of the
  * clock changes no time;
- *   - for a reader who cannot have written them: through a shared map, bytes change and times do not;
+ *   - where nobody can have written them through a map that was made writable before, which changes bytes and
+ * no times: the reader may not write them, or nobody has them open to write, nor had when they were hashed;
  *   - on this machine's own file systems: others say of their files what they like.
  * Any thread.
  */
@@ -34,7 +35,8 @@ struct known_name {
 	unsigned char *bytes; /* owned; NULL: they cannot be known */
 	size_t size;
 	bool settled; /* nobody has written them for a while */
-	bool foreign; /* the reader cannot write them */
+	bool foreign; /* the reader may not write them */
+	bool idle;    /* nobody has them open to write */
 };
 
 /* Names the tensors (`size` bytes, a NUL behind each) of the source read by `options` at `now_ns` since 1970,

@@ -17,3 +17,9 @@ const char *filesystem_remote(unsigned long type)
 			return remote[i].name;
 	return NULL;
 }
+
+bool filesystem_tells_writes(unsigned long type)
+{
+	const unsigned long ext = 0xef53, xfs = 0x58465342, btrfs = 0x9123683e, f2fs = 0xf2f52010;
+	return type == ext || type == xfs || type == btrfs || type == f2fs;
+}

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A file that is as it was when the daemon hashed it is not read whole again for somebody who cannot write it; for who can, it
-# is. What was changed behind the times of the file gives the right logits all the same.
+# A file that is as it was when the daemon hashed it is not read whole again for somebody who cannot write it; for who can, only
+# while nobody has it open to write. What was changed behind the times of the file gives the right logits all the same.
 . "$(dirname "$0")/lib.bash"
 [ "$(id -u)" = 0 ] || skip "only root can be other users"
 command -v setpriv >/dev/null || skip "setpriv is not there"
@@ -45,7 +45,16 @@ NPUD_STORE=0 own >/dev/null || fail "run"
 cp "$work/own" "$work/right1"
 known
 opened '.from_store == 3 and .packed == 0 and .gathered_columns == 24' stranger || fail "not from the store: $(cat "$work/said")"
-opened '.hashed' own || fail "who can write it is believed: $(cat "$work/said")"
+exec 9<>"$m"
+opened '.hashed' own || fail "who can write it is believed while somebody does: $(cat "$work/said")"
+exec 9>&-
+opened '.hashed' own || fail "somebody could write it when it was hashed, and is believed: $(cat "$work/said")"
+case $(stat -f -c %T "$work") in
+ext2/ext3 | xfs | btrfs | f2fs)
+	opened '.hashed | not' own || fail "nobody can have written it, and it is read again: $(cat "$work/said")"
+	;;
+*) opened '.hashed' own || fail "this file system does not tell of writing, and is believed: $(cat "$work/said")" ;;
+esac
 stranger && cmp "$work/right1" "$work/theirs" || fail "other logits"
 
 # Resident: attached with the sample alone.
