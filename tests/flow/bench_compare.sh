@@ -33,7 +33,7 @@ assert set(row) == {"decode", "batch", "prefill"}
 assert row["decode"]["a"]["m"] == 1 and row["decode"]["b"]["m"] == 16 and "launch" in row["decode"]["exception"]
 assert row["batch"]["a"]["m"] == row["batch"]["b"]["m"] == 16 and row["batch"]["exception"] == ""
 assert all(r["a"]["path"] == "host" and r["b"]["path"] == "device" and r["rounds"] == 2 for r in d["rows"])
-assert all(r["low"] <= r["ratio"] <= r["high"] for r in d["rows"]) and row["decode"]["ratio"] > 1.5'
+assert all(r["low"] <= r["ratio"] <= r["high"] for r in d["rows"]) and row["prefill"]["ratio"] > 1.5'
 expect 1 "${compare[@]}" --a path=host --b path=device --rounds 1 --tolerance 50 --one-sided
 grep -q '^verdict: does not hold' "$work/out" && grep -q 'decode: --b takes' "$work/out" || fail "$(cat "$work/out")"
 expect 0 "${compare[@]}" --a path=device --b path=host --rounds 1 --tolerance 50 --one-sided
