@@ -291,6 +291,10 @@ void listener_fini(struct listener *l)
 
 void slot_answer(struct slot *s, nng_msg *message)
 {
+	if (s->listener->stopping) { /* its context was ended: NNG would keep the message */
+		nng_msg_free(message);
+		return;
+	}
 	s->state = SLOT_SENDING;
 	nng_aio_set_timeout(s->aio, ANSWER_MS);
 	nng_aio_set_msg(s->aio, message);
