@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define INTERVAL_S 1
+#define STALE_MS 3000
 #define ROWS_MAX 1000 /* of a list; what is more is left out */
 
 /* One line of a list, and what it was at the last look. */
@@ -297,6 +298,8 @@ int do_top(npu_client *c, const struct options *o)
 	struct look then = {0}, now = {0};
 	int error = look_at(c, &then), status = 0;
 
+	if (!left) /* what the screen says is soon no longer true */
+		npu_set_timeout(c, STALE_MS);
 	while (!error && !status) {
 		nanosleep(&(struct timespec){.tv_sec = INTERVAL_S}, NULL);
 		error = look_at(c, &now);
