@@ -1,9 +1,8 @@
 #include "exit.h"
+#include "standard.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +14,8 @@ static const char *exit_name = "npu";
 void exit_begin(const char *name)
 {
 	exit_name = name;
-	signal(SIGPIPE, SIG_IGN);
-	for (int fd = 0; fd <= 2; fd++) {
-		if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
-			continue;
-		/* The wrong direction on purpose: using the closed descriptor must still fail. */
-		if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
-			_exit(EX_SOFTWARE);
-	}
+	if (!standard_begin())
+		_exit(EX_SOFTWARE);
 }
 
 int exit_status(int error)
@@ -124,19 +117,13 @@ int exit_model(const npu_client *c, int error, const char *model)
 	return status;
 }
 
-/* `npuctl metrics | head`: what is missing was not wanted. */
-static bool reader_has_gone(void)
-{
-	struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
-	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
-}
-
 int exit_flush(int status)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
+	int error = standard_flush();
+	if (error == 0)
 		return status;
-	if (reader_has_gone())
+	if (error == EPIPE)
 		return EX_IOERR;
 	return exit_complain(EX_IOERR, "stdout: cannot write: %s; the output is not complete",
-			     strerror(errno));
+			     strerror(error));
 }

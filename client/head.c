@@ -279,7 +279,7 @@ static int opening_init(struct opening *g, npu_client *c, const char *model,
 	int r = client_usable(c);
 	if (r)
 		return r;
-	if (!model || !*model || !out)
+	if (!model || !out)
 		return err_set(client_err(), NPU_E_BAD_VALUE, "npu_head_open: model and out must be given");
 	*out = NULL;
 	if (options)

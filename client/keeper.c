@@ -199,7 +199,10 @@ static void start(struct keeper *k)
 	npu_ticket_text(k->ticket, go.ticket);
 	if (!k->hold->command) {
 		printf("%s\n", go.ticket);
-		fflush(stdout);
+		/* A ticket that nobody can know is of no use, and would be held from everybody until its end.
+		 */
+		if (exit_flush(0))
+			finish(k, HOLD_FAILED);
 		return;
 	}
 	if (k->info.remaining_ms)

@@ -187,7 +187,7 @@ int do_plan(npu_client *c, const struct options *o)
 	table_init(&l.table, columns, sizeof columns / sizeof *columns);
 	int error = npu_plan(c, o->operand, NULL, &p, add_head, &l);
 	if (error) {
-		status = exit_npu(c, error, o->operand);
+		status = exit_model(c, error, o->operand);
 	} else if (o->json) {
 		status = print_json(json_pack(
 			"{so sI sI sI sI sI sI sI sI sI sO}", "outcome", table_json_string(p.outcome), "id",

@@ -147,7 +147,7 @@ NPU_API int npu_plan(npu_client *c, const char *model, const struct npu_head_opt
 
 	if (r)
 		return r;
-	if (!model || !*model || !out)
+	if (!model || !out)
 		return err_set(client_err(), NPU_E_BAD_VALUE, "npu_plan: model and out must be given");
 	r = model_find(&files, model, client_err());
 	if (r)

@@ -84,6 +84,7 @@ static _Noreturn void become_npud(char *const argv[], const char *beside, int lo
 	if (getppid() != parent)
 		_exit(1);
 	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
 	dup2(log, 1);
 	dup2(log, 2);
 	execv(beside, argv);

@@ -73,7 +73,7 @@ NPU_API int npu_model_tensors(npu_client *c, const char *model, struct npu_model
 	int r = client_usable(c);
 	if (r)
 		return r;
-	if (!model || !*model || !info)
+	if (!model || !info)
 		return err_set(client_err(), NPU_E_BAD_VALUE,
 			       "npu_model_tensors: model and info must be given");
 

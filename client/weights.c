@@ -21,7 +21,7 @@ NPU_API int npu_model_open(npu_client *c, const char *model, npu_model **out)
 	int r = client_usable(c);
 	if (r)
 		return r;
-	if (!model || !*model || !out)
+	if (!model || !out)
 		return err_set(client_err(), NPU_E_BAD_VALUE, "npu_model_open: model and out must be given");
 	*out = NULL;
 	cleanup(model_fini) struct model files = {.files = NULL};

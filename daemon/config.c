@@ -5,6 +5,7 @@
 #include "own.h"
 #include "simulation.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <ini.h>
 #include <stdio.h>
 #include <string.h>
@@ -376,15 +377,46 @@ static int check_device(const struct config *c, const char *path, struct err *er
 	return 0;
 }
 
+/*
+ * A file that can be read again: of a pipe SIGHUP would find an empty one, which changes every limit, or wait
+ * for ever. A device such as /dev/null says the same each time.
+ */
+static FILE *open_again_and_again(const char *path, struct err *err)
+{
+	cleanup(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct stat st;
+
+	if (fd >= 0 && fstat(fd, &st) == 0) {
+		if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode)) {
+			err_set(err, NPU_E_BAD_CONFIG,
+				"%s: the configuration cannot be read: it is %s, and npud reads it again at "
+				"every "
+				"reload; give a file",
+				path, S_ISDIR(st.st_mode) ? "a directory" : "a pipe");
+			return NULL;
+		}
+		FILE *file = fdopen(fd, "r");
+		if (file) {
+			(void)take_fd(&fd);
+			return file;
+		}
+	}
+	err_set(err, NPU_E_BAD_CONFIG, "%s: the configuration cannot be read: %s", path, strerror(errno));
+	return NULL;
+}
+
 int config_read(struct config *c, const char *path, struct err *err)
 {
-	struct reading r = {.config = c, .path = path, .file = fopen(path, "re"), .err = err};
+	struct reading r = {.config = c, .path = path, .file = open_again_and_again(path, err), .err = err};
 	if (!r.file)
-		return err_set(err, NPU_E_BAD_CONFIG, "%s: the configuration cannot be read: %s", path,
-			       strerror(errno));
+		return err->code;
 	*err = (struct err){0};
 	int line = ini_parse_stream(next_line, &r, on_key, &r);
+	bool whole = !ferror(r.file);
 	fclose(r.file);
+	if (!whole)
+		return err_set(err, NPU_E_BAD_CONFIG, "%s: the configuration cannot be read to its end",
+			       path);
 	/* inih returns the first line that it or on_key refused: an earlier one than on_key's is its own. */
 	if (line != 0 && (!err->code || line < r.error_line))
 		return err_set(err, NPU_E_BAD_CONFIG, "%s:%d: neither a [section] nor key = value", path,

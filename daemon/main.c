@@ -2,13 +2,17 @@
 #include "log.h"
 #include "probe.h"
 #include "server.h"
+#include "standard.h"
+#include <errno.h>
 #include <getopt.h>
 #include <malloc.h>
-#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+
+#define FILES_MIN 64 /* before the first client: sockets, the store, the journal, the loop */
 
 static const char help[] =
 	"Usage: npud [OPTION]...\n"
@@ -24,7 +28,7 @@ static const char help[] =
 	"  -V, --version         the version\n\n"
 	"Example: npud --socket /tmp/try/npud.sock &  npuctl --socket /tmp/try/npud.sock status\n"
 	"Exit status: 0 stopped by a signal, 64 usage, 78 configuration, 75 another npud is there, 69 "
-	"--check-device found no device to use, 70 otherwise.\n";
+	"--check-device found no device to use, 74 stdout cannot be written, 70 otherwise.\n";
 
 static int fail(const struct err *err)
 {
@@ -33,6 +37,16 @@ static int fail(const struct err *err)
 	       : err->code == NPU_E_BAD_CONFIG || err->code == NPU_E_NOT_ALLOWED ? 78
 	       : err->code == NPU_E_IN_USE					 ? 75
 										 : 70;
+}
+
+/* `status`, or 74 where stdout did not take all that was asked for. */
+static int flush(int status)
+{
+	int error = standard_flush();
+	if (error && error != EPIPE)
+		fprintf(stderr, "npud: stdout: cannot write: %s; the output is not complete\n",
+			strerror(error));
+	return error ? 74 : status;
 }
 
 static void print_step(void *arg, enum probe_verdict verdict, const char *what, const char *found,
@@ -56,7 +70,7 @@ static int check_device(const struct config *c)
 	bool usable = probe_device(&o, print_step, NULL);
 
 	puts(usable ? "The device can be used." : "The device cannot be used; everything runs on the host.");
-	return usable ? 0 : 69;
+	return flush(usable ? 0 : 69);
 }
 
 int main(int argc, char **argv)
@@ -82,6 +96,8 @@ int main(int argc, char **argv)
 	struct err err;
 	int option;
 
+	if (!standard_begin())
+		return 70;
 	while ((option = getopt_long(argc, argv, "c:fs:hV", options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
@@ -106,10 +122,10 @@ int main(int argc, char **argv)
 			break;
 		case 'h':
 			fputs(help, stdout);
-			return 0;
+			return flush(0);
 		case 'V':
 			puts("npud " NPUD_VERSION);
-			return 0;
+			return flush(0);
 		default:
 			fputs("npud: try --help\n", stderr);
 			return 64;
@@ -125,17 +141,24 @@ int main(int argc, char **argv)
 		printf("%s: good; socket %s, cache %s, state %s\n",
 		       source.file && *source.file ? source.file : "defaults", config.socket,
 		       config.cache_dir, config.state_dir);
-		return 0;
+		return flush(0);
 	}
 	if (device)
 		return check_device(&config);
-	signal(SIGPIPE, SIG_IGN);
 	/* A connection is a descriptor; the usual soft limit of 1024 is one for programs that use select().
 	 */
 	struct rlimit files;
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &files);
+		if (files.rlim_max < FILES_MIN) {
+			fprintf(stderr,
+				"npud: only %ju files may be open at once: npud needs %d and one for every "
+				"client; "
+				"raise the limit (ulimit -Hn, or LimitNOFILE= of a unit)\n",
+				(uintmax_t)files.rlim_max, FILES_MIN);
+			return 70;
+		}
 	}
 	/* Answers of hundreds of kilobytes: kept in the heap, not mapped and unmapped each time. */
 	mallopt(M_MMAP_THRESHOLD, 64 << 20);

@@ -55,13 +55,14 @@ static int add(struct model *m, const char *folder, const char *name, bool optio
 	struct stat st;
 	if (fd < 0 && errno == ENOENT && optional)
 		return 0;
-	if (fd < 0 || fstat(fd, &st) != 0) {
+	bool socket = fd < 0 && errno == ENXIO;
+	if (!socket && (fd < 0 || fstat(fd, &st) != 0)) {
 		int number = errno;
 		err_sys(err, number, "%s: cannot open", shown);
 		return err_set(err, err->code, "%s; check the %s", err->text,
 			       number == EACCES || number == EPERM ? "permissions" : "path");
 	}
-	if (!S_ISREG(st.st_mode))
+	if (socket || !S_ISREG(st.st_mode))
 		return err_set(err, NPU_E_BAD_VALUE, "%s: is not a regular file; name the model file", shown);
 	struct model_file *more = reallocarray(m->files, m->count + 1, sizeof *more);
 	if (!more)
@@ -311,6 +312,9 @@ int model_find(struct model *out, const char *name, struct err *err)
 	struct stat st;
 	int r;
 
+	if (!*name)
+		return err_set(err, NPU_E_BAD_VALUE,
+			       "the name of the model is empty; give a file, a directory or a name");
 	if (stat(name, &st) == 0)
 		r = open_path(&m, name, &st, err);
 	else if (errno == ENOENT || errno == ENOTDIR)

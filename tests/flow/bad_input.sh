@@ -51,6 +51,21 @@ else
 	echo "without the files of bad/: $data is not there"
 fi
 
+# What is no file, by whatever asks for a model: one sentence, which names it once.
+mkfifo "$work/pipe.gguf"
+python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$work/socket.gguf" || fail "python3"
+for tool in "$head run --random 1" "$head open" "$head tensors" "$npuctl plan" "$npuctl store add"; do
+	expect 66 $tool "$work/none.gguf"
+	says "$work/none.gguf: no such file"
+	[[ $said != *none.gguf*none.gguf* ]] || fail "$tool names its model twice: $said"
+	for odd in pipe socket; do
+		expect 65 $tool "$work/$odd.gguf"
+		says "$odd.gguf: is not a regular file; name the model file"
+	done
+	expect 65 $tool ""
+	says "the name of the model is empty"
+done
+
 # Activations.
 python3 - "$work" <<'PY' || fail "python3"
 import array, struct, sys

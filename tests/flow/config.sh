@@ -31,6 +31,7 @@ expect 0 env NPUD_CONFIG="$work/npud.conf" "$npud" --check-config
 grep -qF "$work/from-file/npud.sock" "$work/out" || fail "NPUD_CONFIG is not read"
 check 0 </dev/null
 expect 0 "$npud" --check-config
+expect 0 "$npud" --check-config --config /dev/null
 
 check 78 <<END
 [limits]
@@ -70,6 +71,12 @@ status=$?
 said=$(<"$work/err")
 says "$work/missing.conf"
 missing=$status missing_said=$said
+# What cannot be read again is no configuration, and an empty one would be taken for the defaults.
+expect 78 "$npud" --check-config --config "$work"
+says "$work" "a directory" "give a file"
+mkfifo "$work/pipe"
+expect 78 timeout 20 "$npud" --check-config --config "$work/pipe"
+says "$work/pipe" "a pipe" "give a file"
 expect 64 "$npud" --no-such-option
 expect 64 "$npud" argument
 ((missing == 78)) || fail "a missing configuration: exit $missing, not 78: $missing_said"

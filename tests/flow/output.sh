@@ -2,7 +2,8 @@
 # What a program cannot write is said and is a failure; that nobody reads on is no news.
 . "$(dirname "$0")/lib.bash"
 start_daemon
-for command in "$npuctl metrics" "$npuctl status --json" "$npuctl --help" "$head --help"; do
+for command in "$npuctl metrics" "$npuctl status --json" "$npuctl --help" "$head --help" \
+	"$npud --help" "$npud --version" "$npud --check-config"; do
 	$command >/dev/full 2>"$work/err"
 	status=$?
 	said=$(<"$work/err")

@@ -69,4 +69,9 @@ pid=${children[-1]}
 until_true grep -q '^[0-9]*:' "$work/bg.out" || fail "no ticket is printed"
 kill -TERM "$pid" # SIGINT is ignored in the background of a script
 wait "$pid" || fail "an interrupted hold exits $?"
+# A ticket that cannot be told is given back at once.
+"$hold" -t 60s >/dev/full 2>"$work/err"
+[[ $? == 125 ]] || fail "a ticket that cannot be printed is held"
+said=$(<"$work/err")
+says "stdout: cannot write"
 stop_daemon
