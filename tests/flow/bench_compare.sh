@@ -23,7 +23,7 @@ nothing_is_left() {
 }
 
 # The host against the device, of a daemon that is there; a launch takes as long as many passes of the host.
-start_soft "latency=5000"
+start_soft "latency=20000"
 health_becomes ok
 "$head" run "$work/m.safetensors" --random 1 >/dev/null || fail "a head that stays resident"
 expect 0 "${compare[@]}" --a path=host --b path=device --rounds 2 --json
@@ -38,7 +38,7 @@ expect 1 "${compare[@]}" --a path=host --b path=device --rounds 1 --tolerance 50
 grep -q '^verdict: does not hold' "$work/out" && grep -q 'decode: --b takes' "$work/out" || fail "$(cat "$work/out")"
 expect 0 "${compare[@]}" --a path=device --b path=host --rounds 1 --tolerance 50 --one-sided
 grep -q '^verdict: holds' "$work/out" && grep -q 'all equal, bit for bit' "$work/out" &&
-	grep -q '^b: path=host: npud .*, device soft ok, 0 other client' "$work/out" || fail "$(cat "$work/out")"
+	grep -q '^b: path=host: npud .*, device soft ok, [0-9]* other client' "$work/out" || fail "$(cat "$work/out")"
 expect 1 "${compare[@]}" --a path=device --b path=host --rounds 1 --tolerance 50
 expect 0 "${compare[@]}" --a path=host --b path=alternate --rounds 1 --json
 holds 'assert {r["b"]["path"] for r in d["rows"] if r["a"]["phase"] == "decode"} == {"host", "device"}'
