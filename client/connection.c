@@ -172,10 +172,9 @@ static int dial(struct connection *c, int hello_ms, struct err *err)
 
 static int refuse_denied(const char *path, struct err *err)
 {
-	char group[64];
-	places_group(path, group, sizeof group);
-	return err_set(err, NPU_E_NOT_ALLOWED, "%s: not allowed to connect; become a member of the group %s",
-		       path, group);
+	char advice[128];
+	places_advice(path, advice, sizeof advice);
+	return err_set(err, NPU_E_NOT_ALLOWED, "%s: not allowed to connect; %s", path, advice);
 }
 
 /* Whether nobody can be said to have answered: the search goes on. */

@@ -2,6 +2,7 @@
 #include "own.h"
 #include <errno.h>
 #include <grp.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -123,7 +124,7 @@ const char *places_words(enum place place)
 	return "";
 }
 
-void places_group(const char *path, char *to, size_t room)
+void places_advice(const char *path, char *to, size_t room)
 {
 	struct stat st;
 	struct group entry, *found = NULL;
@@ -134,7 +135,17 @@ void places_group(const char *path, char *to, size_t room)
 	char *slash = strrchr(directory, '/');
 	if (slash)
 		*slash = '\0';
-	if (stat(path, &st) == 0 || (slash && stat(directory, &st) == 0))
-		(void)getgrgid_r(st.st_gid, &entry, names, sizeof names, &found);
-	snprintf(to, room, "%s", found ? found->gr_name : "npu");
+	mode_t door = stat(path, &st) == 0		   ? st.st_mode & S_IWGRP
+		      : slash && stat(directory, &st) == 0 ? st.st_mode & S_IXGRP
+							   : 0;
+	if (door == 0 || st.st_gid == 0) {
+		snprintf(to, room,
+			 "it serves its owner alone; start one of your own with: npud --foreground");
+		return;
+	}
+	if (getgrgid_r(st.st_gid, &entry, names, sizeof names, &found) == 0 && found)
+		snprintf(to, room, "become a member of the group %s", found->gr_name);
+	else
+		snprintf(to, room, "become a member of the group %ju, which has no name",
+			 (uintmax_t)st.st_gid);
 }

@@ -28,7 +28,7 @@ enum place {
 enum place places_look(const char *path);
 const char *places_words(enum place place);
 
-/* The group that may use the socket, for "join it"; "npu" where it cannot be told. */
-void places_group(const char *path, char *to, size_t room);
+/* What somebody can do who may not connect there: join the group that may, or start a daemon of their own. */
+void places_advice(const char *path, char *to, size_t room);
 
 #endif

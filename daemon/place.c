@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define LOOK_MS 2000
 
@@ -46,13 +47,15 @@ void place_give_to_group(const struct server *s)
 	char side[PATH_MAX + 8];
 	const struct group *group = c->group[0] ? getgrnam(c->group) : NULL;
 	if (c->group[0] && !group) {
-		log_line("npud", 0, "there is no group %s: only the owner can connect", c->group);
-		return;
+		log_line("npud", 0, "there is no group %s: only the group that npud runs as can connect",
+			 c->group);
 	}
+	/* Without one, too: a reload may have taken another back. */
+	const gid_t gid = group ? group->gr_gid : getegid();
 	snprintf(side, sizeof side, "%s.fd", c->socket);
-	if (group &&
-	    (lchown(c->socket, (uid_t)-1, group->gr_gid) < 0 || lchown(side, (uid_t)-1, group->gr_gid) < 0))
-		log_line("npud", 0, "the sockets cannot be given to group %s: %s", c->group, strerror(errno));
+	if (lchown(c->socket, (uid_t)-1, gid) < 0 || lchown(side, (uid_t)-1, gid) < 0)
+		log_line("npud", 0, "the sockets cannot be given to group %s: %s",
+			 group ? c->group : "of npud itself", strerror(errno));
 }
 
 static bool has_lock(const struct server *s)

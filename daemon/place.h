@@ -21,7 +21,7 @@ struct place {
 /* Takes the lock, which keeps a second daemon from the sockets and from the store. IN_USE with the other's
  * pid. */
 int place_take(struct server *s, struct err *err);
-/* Gives the sockets to the group of the configuration; what goes wrong is logged. */
+/* Gives the sockets to the group of the configuration, or that npud runs as; what goes wrong is logged. */
 void place_give_to_group(const struct server *s);
 /* Looks from now on; place_leave is owed. */
 void place_watch(struct server *s);

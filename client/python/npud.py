@@ -346,8 +346,7 @@ class Client:
         try:
             self._stream = Stream(self.path, deadline)
         except PermissionError:
-            advice = f"become a member of the group {_group(self.path)}"
-            raise Error("NOT_ALLOWED", f"{self.path}: not allowed to connect; {advice}") from None
+            raise Error("NOT_ALLOWED", f"{self.path}: not allowed to connect; {_advice(self.path)}") from None
         except TimeoutError:
             raise Error("TIMED_OUT", f"no answer from {self.path}; {STOPPED}") from None
         except (OSError, EOFError, ValueError) as error:
@@ -686,6 +685,8 @@ class Head(_Resident):
 
     def top(self, x, k=1):
         """The k best words of each row of `x`, best first: a list of (id, score) a row."""
+        if not 1 <= k <= self.nv:
+            raise Error("BAD_VALUE", f"k is {k}; 1 to {self.nv} words can be had")
         rows = []
         for answer in self._run(x, 8 * k, want="top-k", k=k):
             ids = struct.unpack(f"<{len(answer['ids']) // 4}I", answer["ids"])
@@ -755,10 +756,20 @@ def _places():
     return list(dict.fromkeys(places + ["/run/npud/npud.sock"]))
 
 
-def _group(path):
+def _advice(path):
+    """What somebody can do who may not connect there."""
     import grp  # not on every platform, and seldom needed
 
-    try:
-        return grp.getgrgid(os.stat(path).st_gid).gr_name
-    except (OSError, KeyError):
-        return "npu"
+    # Who may not look into its directory learns the directory's.
+    for place, door in ((path, stat.S_IWGRP), (os.path.dirname(path), stat.S_IXGRP)):
+        try:
+            found = os.stat(place)
+        except OSError:
+            continue
+        if not found.st_mode & door or found.st_gid == 0:
+            break
+        try:
+            return f"become a member of the group {grp.getgrgid(found.st_gid).gr_name}"
+        except KeyError:
+            return f"become a member of the group {found.st_gid}, which has no name"
+    return "it serves its owner alone; start one of your own with: npud --foreground"

@@ -93,6 +93,8 @@ def running(client):
             of_row = logits[row * head.nv : (row + 1) * head.nv]
             best = sorted(range(head.nv), key=lambda i: (-of_row[i], i))[:3]
             check(words == [(i, of_row[i]) for i in best], f"the best words of row {row}: {words}")
+        for k in (0, -1, head.nv + 1):
+            raises("BAD_VALUE", f"the best {k} words", head.top, numbers, k)
         raises("BAD_COUNT", "half a row", head.logits, x[: 2 * head.h])
         error = raises(
             "BAD_COUNT", "a row of another size", client.call, "head.run", head=head.handle, x=b"1234"

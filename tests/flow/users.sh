@@ -29,5 +29,26 @@ says "$socket" "member of the group users"
 expect_as 66 2001 2001 100 "$work/npu-head" run "$work/secret.safetensors" --random 1
 says secret.safetensors
 
+
+python() { # the module is a file that everybody may read
+	PYTHONPATH=$work python3 -c 'import npud, sys; npud.Client(sys.argv[1])' "$socket"
+}
+install -m 0644 "$NPUD_SOURCE_DIR/client/python/npud.py" "$work/"
+export -f python
+export work socket
+expect_as 1 2004 2004 2004 bash -c python
+says "$socket" "member of the group users"
+# A reload takes the group back; who is not its owner cannot be helped by a group.
+printf '[daemon]\nadmin_group = staff\n' >"$work/npud.conf"
+expect 0 "$npuctl" reload
+[ "$(stat -c %g "$socket") $(stat -c %g "$socket.fd")" = "$(id -g) $(id -g)" ] || fail "the group is not taken back"
+expect_as 77 2001 2001 100 "$work/npuctl" status
+says "it serves its owner alone" "npud --foreground"
+expect_as 1 2001 2001 100 bash -c python
+says "it serves its owner alone" "npud --foreground"
+printf '[daemon]\ngroup = users\nadmin_group = staff\n' >"$work/npud.conf"
+expect 0 "$npuctl" reload
+expect_as 0 2001 2001 100 "$work/npuctl" status
+
 timeout 60 python3 "$here/users.py" "$work" || fail "users.py"
 stop_daemon
