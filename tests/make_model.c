@@ -3,20 +3,13 @@
  * the same numbers on every machine. Values are about bell shaped (a sum of four uniform ones), deviation
  * 0.02.
  */
+#include "dice.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static uint64_t splitmix64(uint64_t *state)
-{
-	uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
-}
 
 static uint16_t bf16(float value)
 {
@@ -28,7 +21,7 @@ static uint16_t bf16(float value)
 
 static uint16_t draw(uint64_t *state)
 {
-	uint64_t r = splitmix64(state);
+	uint64_t r = splitmix(state);
 	int32_t sum =
 		(int32_t)((r & 0xffff) + (r >> 16 & 0xffff) + (r >> 32 & 0xffff) + (r >> 48)) - 2 * 65535;
 	/* 37837: the deviation of that sum, 65536 * sqrt(4 / 12) */

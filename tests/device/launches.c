@@ -3,6 +3,7 @@
  * launches went wrong; every answer is compared with the reference, and a wrong one ends the program.
  * launches endurance COUNT: that many launches; memory and descriptors must not have grown afterwards.
  */
+#include "../dice.h"
 #include "launcher.h"
 #include <dirent.h>
 #include <inttypes.h>
@@ -22,14 +23,6 @@ const char *__asan_default_options(void)
 
 #define ROWS 8u
 #define THREADS 4u
-
-static uint64_t splitmix(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
 
 /* A head of random codes: two tiles, the second one not full. */
 static struct image head(enum layout layout)

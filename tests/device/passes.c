@@ -3,6 +3,7 @@
  * use it and in both layouts, until COUNT launches went wrong on each. Every answer is compared with the
  * reference kernel's, and must say where it was made.
  */
+#include "../dice.h"
 #include "engine.h"
 #include "launcher.h"
 #include <inttypes.h>
@@ -14,14 +15,6 @@
 #define ROWS 8u
 #define NV 200u
 #define K 64u
-
-static uint64_t splitmix(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
 
 static _Noreturn void fail(const char *what, const char *simulation, const char *path)
 {

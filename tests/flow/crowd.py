@@ -1,7 +1,6 @@
 """crowd.py TOOLS DIRECTORY SECONDS SEED: 16 processes, three heads, rows at random, some cancelled, some killed.
 
 Every answer is compared with the oracle's, bit for bit. Prints what was done; fails with the first wrong answer."""
-import json
 import os
 import random
 import signal
@@ -9,6 +8,7 @@ import sys
 import time
 
 import npud
+from members import collect, spawn
 
 TOOLS, WORK, SECONDS, SEED = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 sys.path.insert(0, TOOLS)
@@ -88,27 +88,10 @@ def member(references, seed, until):
     return counts
 
 
-def spawn(references, seed, until):
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(ours)
-        try:
-            os.write(theirs, json.dumps(member(references, seed, until)).encode())
-            os._exit(0)
-        except SystemExit as end:
-            os.write(2, f"{end}\n".encode())
-        except BaseException as end:
-            os.write(2, f"FAIL: {end!r}\n".encode())
-        os._exit(1)
-    os.close(theirs)
-    return pid, ours
-
-
 references = [Reference(os.path.join(WORK, f"{i}.safetensors")) for i in (1, 2, 3)]
 one_row_in_any_company(references)
 until = time.monotonic() + SECONDS
-members = [spawn(references, i, until) for i in range(MEMBERS)]
+members = [spawn(member, references, i, until) for i in range(MEMBERS)]
 for i in range(KILLS):
     time.sleep(SECONDS / (KILLS + 2))
     victim = rng.randrange(MEMBERS)
@@ -116,14 +99,8 @@ for i in range(KILLS):
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     os.close(pipe)
-    members[victim] = spawn(references, 100 + i, until)
-total = {"answers": 0, "cancelled": 0, "shared": 0}
-failed = False
-for pid, pipe in members:
-    text = os.read(pipe, 4096).decode()
-    failed |= os.waitpid(pid, 0)[1] != 0
-    for key, value in json.loads(text or "{}").items():
-        total[key] += value
+    members[victim] = spawn(member, references, 100 + i, until)
+total, failed = collect(members)
 if failed:
     sys.exit("FAIL: a member failed, see above")
 if not total["answers"] or not total["shared"] or not total["cancelled"]:

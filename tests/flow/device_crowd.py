@@ -4,12 +4,11 @@ They ask for the device, and where it cannot be had for what there is. Every ans
 bit. Prints how many there were by path; fails with the first wrong one."""
 import array
 import collections
-import json
-import os
 import random
 import sys
 
 import npud
+from members import collect, spawn
 
 MODEL, CLIENTS, ANSWERS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 ROWS = 16
@@ -56,26 +55,7 @@ def member(seed, x, logits):
 
 def main():
     x, logits = references()
-    members = []
-    for seed in range(CLIENTS):
-        ours, theirs = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                os.write(theirs, json.dumps(member(seed, x, logits)).encode())
-                os._exit(0)
-            except SystemExit as end:
-                os.write(2, f"{end}\n".encode())
-            except BaseException as end:
-                os.write(2, f"FAIL: {end!r}\n".encode())
-            os._exit(1)
-        os.close(theirs)
-        members.append((pid, ours))
-    total = collections.Counter()
-    failed = False
-    for pid, pipe in members:
-        total.update(json.loads(os.read(pipe, 4096) or b"{}"))
-        failed |= os.waitpid(pid, 0)[1] != 0
+    total, failed = collect([spawn(member, seed, x, logits) for seed in range(CLIENTS)])
     if failed:
         sys.exit("FAIL: a member failed, see above")
     print(*(f"{path} {count}" for path, count in sorted(total.items())))

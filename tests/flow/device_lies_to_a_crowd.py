@@ -1,13 +1,12 @@
 """device_lies_to_a_crowd.py MODEL SECONDS: 8 processes on a device of which launches go wrong.
 
 Every answer is compared with the host's, bit for bit. Prints what was done; fails with the first wrong answer."""
-import json
-import os
 import random
 import sys
 import time
 
 import npud
+from members import collect, spawn
 
 MODEL, SECONDS = sys.argv[1], float(sys.argv[2])
 MEMBERS, ROWS, FAULTS = 8, 32, ("timeouts", "errors", "hangs", "mismatches")
@@ -64,23 +63,6 @@ def member(x, right, seed, until):
     return counts
 
 
-def spawn(*arguments):
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(ours)
-        try:
-            os.write(theirs, json.dumps(member(*arguments)).encode())
-            os._exit(0)
-        except SystemExit as end:
-            os.write(2, f"{end}\n".encode())
-        except BaseException as end:
-            os.write(2, f"FAIL: {end!r}\n".encode())
-        os._exit(1)
-    os.close(theirs)
-    return pid, ours
-
-
 with npud.Client(name="reference") as reference:
     handles = open_all(reference)
     with reference.open(MODEL) as head:
@@ -91,14 +73,8 @@ with npud.Client(name="reference") as reference:
             if run(reference, handle, x, [i], "host")[handle[3]] != right[i]:
                 sys.exit("FAIL: the host's bits depend on the layout")
     until = time.monotonic() + SECONDS
-    members = [spawn(x, right, i, until) for i in range(MEMBERS)]
-    total = {"host": 0, "device": 0, "refused": 0}
-    failed = False
-    for pid, pipe in members:
-        text = os.read(pipe, 4096).decode()
-        failed |= os.waitpid(pid, 0)[1] != 0
-        for key, value in json.loads(text or "{}").items():
-            total[key] += value
+    members = [spawn(member, x, right, i, until) for i in range(MEMBERS)]
+    total, failed = collect(members)
     device = reference.call("device")
 print(*(f"{value} {key}" for key, value in total.items()), *(f"{device[f]} {f}" for f in ("launches", *FAULTS)))
 if failed:

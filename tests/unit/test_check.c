@@ -1,15 +1,8 @@
+#include "../dice.h"
 #include "check.h"
 #include "own.h"
 #include <criterion/criterion.h>
 #include <string.h>
-
-static uint64_t splitmix(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
 
 #define ROWS 5u
 

@@ -1,3 +1,4 @@
+#include "../dice.h"
 #include "image.h"
 #include "pages.h"
 #include "own.h"
@@ -8,14 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-static uint64_t splitmix(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
 
 /* Memory whose last byte is followed by a page that cannot be read. */
 struct guarded {

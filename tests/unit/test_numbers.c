@@ -1,3 +1,4 @@
+#include "../dice.h"
 #include "decode.h"
 #include "image.h"
 #include "launcher.h"
@@ -27,14 +28,6 @@ static void fclosep(FILE **f)
 static void loadp(struct load **l)
 {
 	load_free(*l);
-}
-
-static uint64_t splitmix(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
 }
 
 /* In [-4, 4) on a grid of 2^-20: the oracle's `vector`. */
