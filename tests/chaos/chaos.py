@@ -30,6 +30,10 @@ def program(name):
     return os.path.join(BIN, "daemon" if name == "npud" else "client", name)
 
 
+def dies_with_us():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def fail(text):
     sys.exit(f"FAIL: seed {SEED}: {text}")
 
@@ -38,7 +42,7 @@ def start_daemon():
     daemon = subprocess.Popen(
         [program("npud"), "--foreground", "--config", os.path.join(WORK, "npud.conf"), "--socket",
          os.environ["NPUD_SOCKET"], "--cache-dir", os.path.join(WORK, "cache"), "--state-dir",
-         os.path.join(WORK, "state")], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+         os.path.join(WORK, "state")], stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=dies_with_us)
     until = time.monotonic() + 20
     while time.monotonic() < until:
         if daemon.poll() is not None:
@@ -118,7 +122,7 @@ while (now := time.monotonic()) < until:
 def spawn(work, seed):
     pid = os.fork()
     if pid == 0:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        dies_with_us()
         try:
             work(seed)
         except SystemExit as end:
