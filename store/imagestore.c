@@ -21,6 +21,7 @@ int store_fail(const struct imagestore *s, struct err *err, int rc, const char *
 	/* A short write is all that LMDB sees of a full disk. */
 	const char *hint = rc == EIO || rc == ENOSPC	 ? "; the disk may be full"
 			   : rc == MDB_MAP_FULL		 ? "; the map cannot hold more"
+			   : rc == STORE_CUT		 ? "; its file may have been cut short: restart npud"
 			   : rc == EROFS || rc == EACCES ? "; npud must be able to write there"
 							 : "";
 	return err_set(err, code, "image store %s: %s: %s%s", s->path, doing, mdb_strerror(rc), hint);
@@ -29,7 +30,9 @@ int store_fail(const struct imagestore *s, struct err *err, int rc, const char *
 int store_begin(struct imagestore *s, unsigned flags, MDB_txn **out)
 {
 	pthread_rwlock_rdlock(&s->swap);
-	int rc = s->env ? mdb_txn_begin(s->env, NULL, flags, out) : ENODEV;
+	/* Of a file that somebody cut, what is missing of the map is a SIGBUS for who touches it, writers
+	 * too. */
+	int rc = !s->env ? ENODEV : store_cut(s) ? STORE_CUT : mdb_txn_begin(s->env, NULL, flags, out);
 	if (rc)
 		pthread_rwlock_unlock(&s->swap);
 	return rc;
@@ -162,13 +165,12 @@ static enum image_result begin(struct imagestore *s, struct reading *r, const st
 	r->tile = tile;
 	record_tile_key(&r->key, key, tile);
 	int rc = store_begin(s, MDB_RDONLY, &r->txn);
-	if (rc) {
-		refuse_store(why, tile, "beginning to read", rc);
+	if (rc == STORE_CUT) {
+		refusal_set(why, REFUSED_STORE, tile, "the file is shorter than its pages in use");
 		return IMAGE_REFUSED;
 	}
-	if (store_cut(s)) {
-		store_abort(s, r->txn);
-		refusal_set(why, REFUSED_STORE, tile, "the file is shorter than its pages in use");
+	if (rc) {
+		refuse_store(why, tile, "beginning to read", rc);
 		return IMAGE_REFUSED;
 	}
 	MDB_val k = store_val(&r->key, sizeof r->key);

@@ -28,6 +28,9 @@ void store_env_close(struct imagestore *s);
 /* An LMDB code as ours, with "doing what". Returns the code. */
 int store_fail(const struct imagestore *s, struct err *err, int rc, const char *doing);
 
+/* What store_begin says of a file that was cut. */
+#define STORE_CUT MDB_CORRUPTED
+
 /* A transaction, with the environment held in place until one of the three below. Returns LMDB's code. */
 int store_begin(struct imagestore *s, unsigned flags, MDB_txn **out);
 int store_commit(struct imagestore *s, MDB_txn *txn);

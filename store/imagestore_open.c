@@ -79,8 +79,9 @@ bool store_cut(struct imagestore *s)
 	struct stat file;
 	int fd;
 
-	if (mdb_env_info(s->env, &info) || mdb_env_stat(s->env, &stat) || mdb_env_get_fd(s->env, &fd) ||
-	    fstat(fd, &file) < 0)
+	/* The size first: what LMDB tells is in the first two pages. */
+	if (mdb_env_get_fd(s->env, &fd) || fstat(fd, &file) < 0 || file.st_size < 2 * sysconf(_SC_PAGESIZE) ||
+	    mdb_env_info(s->env, &info) || mdb_env_stat(s->env, &stat))
 		return true;
 	return (uint64_t)file.st_size < ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
 }

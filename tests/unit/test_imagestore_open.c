@@ -61,6 +61,23 @@ Test(imagestore_open, an_empty_file_or_garbled_pages_are_moved_aside)
 	moved_aside("damaged");
 }
 
+Test(imagestore_open, a_file_that_is_cut_while_it_is_open_is_refused_for_reading_and_writing)
+{
+	struct image_tile_io io = stores_tile(1, 1024, 16384, 16384), other = stores_tile(2, 64, 128, 128);
+	struct stored_head h = stores_head(&other, "other");
+	struct imagestore *s = stores_open();
+	char data[100];
+	stores_put(s, &io, "m");
+	snprintf(data, sizeof data, "%s/db/data.mdb", stores_path);
+	cr_assert_eq(truncate(data, 8192), 0);
+	cr_expect_eq(stores_get(s, &io), IMAGE_REFUSED);
+	cr_expect_lt(imagestore_admit(s, &h, NULL, 0, &err), 0);
+	cr_expect_not_null(strstr(err.text, "cut short"), "%s", err.text);
+	imagestore_close(s);
+	stores_free(&io);
+	stores_free(&other);
+}
+
 Test(imagestore_open, garbled_tree_pages_never_end_the_process)
 {
 	char data[100];
