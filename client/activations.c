@@ -16,6 +16,9 @@ _Static_assert(sizeof(float) == 4, "float is float32");
 
 enum { AXES_MAX = 32 };
 
+/* Of a file, or of a pipe that may have no end: 2^17 rows of 8192 values. */
+#define BYTES_MAX (UINT64_C(1) << 32)
+
 static int fail(char *why, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static int fail(char *why, int error, const char *format, ...)
 {
@@ -253,6 +256,12 @@ int activations_parse(struct activations *out, unsigned char *bytes, size_t size
 	return 0;
 }
 
+static int too_large(char *why)
+{
+	return fail(why, NPU_E_TOO_LARGE, "has more than %" PRIu64 " bytes; give fewer rows at a time",
+		    BYTES_MAX);
+}
+
 int activations_read(struct activations *out, int fd, char why[static ACTIVATIONS_WHY])
 {
 	struct stat st;
@@ -260,9 +269,11 @@ int activations_read(struct activations *out, int fd, char why[static ACTIVATION
 	unsigned char *bytes;
 
 	/* One byte more than the size, so that the end is seen without growing. */
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
-	    (uint64_t)st.st_size < SIZE_MAX / 4)
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+		if ((uint64_t)st.st_size > BYTES_MAX)
+			return too_large(why);
 		room = (size_t)st.st_size + 1;
+	}
 	bytes = malloc(room);
 	while (bytes) {
 		ssize_t n = read(fd, bytes + used, room - used);
@@ -278,8 +289,12 @@ int activations_read(struct activations *out, int fd, char why[static ACTIVATION
 		if (n == 0)
 			return activations_parse(out, bytes, used, why);
 		used += (size_t)n;
+		if (used > BYTES_MAX) {
+			free(bytes);
+			return too_large(why);
+		}
 		if (used == room) {
-			unsigned char *grown = room < SIZE_MAX / 4 ? realloc(bytes, room * 2) : NULL;
+			unsigned char *grown = realloc(bytes, room * 2);
 
 			if (!grown)
 				free(bytes);

@@ -19,7 +19,8 @@ struct activations {
 };
 
 /*
- * Reads `fd` to its end. IO: it cannot be read; MALFORMED: neither whole float32 values nor a .npy of
+ * Reads `fd` to its end, which may be 4 GiB away: TOO_LARGE. IO: it cannot be read; MALFORMED: neither whole
+ * float32 values nor a .npy of
  * '<f4' in C order with one or two dimensions; BAD_COUNT: no values, or not as many as the shape says.
  */
 int activations_read(struct activations *out, int fd, char why[static ACTIVATIONS_WHY]);
