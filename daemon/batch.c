@@ -26,15 +26,14 @@ static uint64_t waited_until(const struct batch_client *c)
 	return c->answered_ns + c->took_ns / BATCH_PATIENCE;
 }
 
-/* While passes run it has the processors against it: soon enough is a pass's time then. */
+/* While passes run it has the processors against it: soon enough is a pass's time for who is not waited for.
+ */
 static void came_back(struct batch_client *c, uint64_t now_ns)
 {
 	link_remove(&c->in_answered);
-	if (now_ns <= waited_until(c))
-		c->credit = 1;
-	else if (c->credit > 0)
+	if (c->credit > 0 && now_ns > waited_until(c))
 		c->credit = -BATCH_DOUBT;
-	else if (now_ns <= c->answered_ns + c->took_ns)
+	else if (c->credit <= 0 && now_ns <= c->answered_ns + c->took_ns)
 		c->credit++;
 }
 

@@ -70,9 +70,9 @@ void batch_remove(struct batch_run *run);
  */
 unsigned batch_take(struct batch *b, uint32_t limit, struct batch_part *parts);
 
-#define BATCH_PATIENCE 4 /* who is waited for is for this part of the time that its pass took */
+#define BATCH_PATIENCE 2 /* who is waited for is for this part of the time that its pass took */
 /* So many returns, soon but not in that time, make up for one that was waited for in vain. */
-#define BATCH_DOUBT 3
+#define BATCH_DOUBT 32
 
 /* A run of `c` for `key` has its answer at `now_ns`, of a pass that took `took_ns`. */
 void batch_answered(struct batch *b, struct batch_client *c, uint64_t key, uint64_t now_ns, uint64_t took_ns);

@@ -88,7 +88,7 @@ static bool check_memories(struct span s, uint32_t *count, struct device_why *wh
 
 static bool check_connections(struct span s, uint32_t ips, uint32_t memories, struct device_why *why)
 {
-	uint32_t count;
+	uint32_t count = 0;
 
 	if (!counted(s, 4, 12, &count, "connectivity", why))
 		return false;
@@ -235,7 +235,7 @@ bool kimage_xclbin(const void *bytes, size_t size, const char *kernel, struct de
 		int memories, connections;
 	} pairs[] = {{MEM_TOPOLOGY, CONNECTIVITY}, {GROUP_TOPOLOGY, GROUP_CONNECTIVITY}};
 	struct span kinds[KINDS] = {{NULL, 0}};
-	uint32_t kernels;
+	uint32_t kernels = 0;
 
 	if (!find_sections((struct span){bytes, size}, kinds, why))
 		return false;
