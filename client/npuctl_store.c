@@ -88,11 +88,7 @@ static void print_summary(const struct npu_store *s)
 	printf("tiles since the start: %" PRIu64 " from the store, %" PRIu64 " not there, %" PRIu64
 	       " written, %" PRIu64 " not written\n",
 	       s->hits, s->misses, s->written, s->write_failures);
-	for (const char *line = s->refused; *line;) {
-		int size = (int)strcspn(line, "\n");
-		printf("refused: %.*s\n", size, line);
-		line += size + (line[size] == '\n');
-	}
+	table_print_lines("refused: ", s->refused);
 	if (s->moved[0])
 		print_stranger("moved", s->moved);
 }

@@ -398,11 +398,7 @@ static void print_head(const struct npu_head_info *i)
 		printf("tiles     %" PRIu64 " from the image store, %" PRIu64 " packed (%" PRIu64
 		       " written), %" PRIu64 " refused\n",
 		       i->from_store, i->packed, i->written, i->refused);
-	for (const char *line = i->refusals; *line;) {
-		int size = (int)strcspn(line, "\n");
-		printf("refused   %.*s\n", size, line);
-		line += size + (line[size] == '\n');
-	}
+	table_print_lines("refused   ", i->refusals);
 	free(tensor);
 }
 

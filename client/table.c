@@ -233,6 +233,15 @@ char *table_escape(const char *text)
 	return out;
 }
 
+void table_print_lines(const char *before, const char *text)
+{
+	for (const char *line = text; *line;) {
+		int size = (int)strcspn(line, "\n");
+		printf("%s%.*s\n", before, size, line);
+		line += size + (line[size] == '\n');
+	}
+}
+
 json_t *table_json_string(const char *text)
 {
 	json_t *value;

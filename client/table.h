@@ -51,6 +51,9 @@ const char *table_format_uptime(char out[static TABLE_UNIT], uint64_t ms);
  */
 char *table_escape(const char *text);
 
+/* Prints each line of `text` on stdout behind `before`: what the daemon tells as several lines. */
+void table_print_lines(const char *before, const char *text);
+
 /* `text` as a JSON string, escaped as above when it is not UTF-8; JSON null for NULL. */
 json_t *table_json_string(const char *text);
 /* A number, or "inf", "-inf", "nan" as a string, which JSON has no numbers for. */
