@@ -2,6 +2,7 @@
 #include "hub.h"
 #include "own.h"
 #include "shard.h"
+#include "weight_map.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #define SHARDS_MAX 4096u
 
 static const char safetensors[] = ".safetensors", gguf[] = ".gguf", q4nx[] = ".q4nx",
-		  index_tail[] = ".safetensors.index.json";
+		  index_tail[] = ".safetensors.index.json", model_index[] = "model.safetensors.index.json";
 
 static void closedirp(DIR **d)
 {
@@ -93,6 +94,82 @@ static int add_shards(struct model *m, const char *folder, const char *name, con
 	return 0;
 }
 
+/* An index of shards beside them. */
+struct index {
+	char name[NAME_MAX + 1]; /* "" where there is none */
+	struct weight_map map;
+};
+
+static void index_fini(struct index *x)
+{
+	weight_map_fini(&x->map);
+	x->name[0] = 0;
+}
+
+/* Reads `folder`/`name`, leaving `out` as it is where that does not exist. */
+static int index_read(struct index *out, const char *folder, const char *name, struct err *err)
+{
+	cleanup(model_fini) struct model one = {.files = NULL};
+	struct index x = {.name = ""};
+	char shown[200];
+
+	if (strlen(name) >= sizeof x.name)
+		return 0;
+	int r = add(&one, folder, name, true, err);
+	if (r == 0 && one.count)
+		r = weight_map_read(&x.map, one.files[0].fd,
+				    err_printable(shown, sizeof shown, name, strlen(name)), err);
+	if (r || one.count == 0)
+		return r;
+	memcpy(x.name, name, strlen(name) + 1);
+	index_fini(out);
+	*out = x;
+	return 0;
+}
+
+/*
+ * The index of the file `name`: that of its stem, or the model's where it says that `name` is a part. Names
+ * tell less: there are shards from 00000 on, and some of six digits or of none.
+ */
+static int index_of(struct index *out, const char *folder, const char *name, struct err *err)
+{
+	char own[NAME_MAX + 1 + sizeof index_tail];
+	struct shard s;
+	int r = 0;
+
+	if (shard_read(&s, name)) {
+		snprintf(own, sizeof own, "%.*s%s", (int)s.stem, name, index_tail);
+		r = index_read(out, folder, own, err);
+	}
+	if (r || out->name[0])
+		return r;
+	r = index_read(out, folder, model_index, err);
+	if (r == 0 && !weight_map_has(&out->map, name))
+		index_fini(out);
+	return r;
+}
+
+/* Every file that the index says tensors are in, and what is beside them. */
+static int add_indexed(struct model *m, const char *folder, const struct index *x, struct err *err)
+{
+	char shown[200];
+
+	err_printable(shown, sizeof shown, x->name, strlen(x->name));
+	if (x->map.count == 0)
+		return err_set(err, NPU_E_BAD_VALUE,
+			       "%s: its weight_map names no .safetensors file beside it; name the model file",
+			       shown);
+	for (size_t i = 0; i < x->map.count; i++) {
+		int r = add(m, folder, x->map.files[i], false, err);
+		if (r)
+			return err_set(err, r,
+				       "%s; %s says that tensors are in it: is the download complete?",
+				       err->text, shown);
+	}
+	int r = add(m, folder, x->name, false, err);
+	return r ? r : add(m, folder, "config.json", true, err);
+}
+
 /*
  * The model that the weights' file `name` belongs to: its other shards, and beside safetensors what says
  * where tensors are and whether the head is tied. A config.json is its folder's: it is taken for the files
@@ -100,23 +177,31 @@ static int add_shards(struct model *m, const char *folder, const char *name, con
  */
 static int add_model(struct model *m, const char *folder, const char *name, bool is_folders, struct err *err)
 {
-	char index[NAME_MAX + 1 + sizeof index_tail];
+	cleanup(index_fini) struct index x = {.name = ""};
 	struct shard s;
 	bool sharded = shard_read(&s, name);
 	bool json = ends_with(name, safetensors) || ends_with(name, q4nx);
 	is_folders = is_folders || sharded || strncmp(name, "model.", 6) == 0;
 
-	int r = sharded ? add_shards(m, folder, name, &s, err) : add(m, folder, name, false, err);
-	if (r == 0 && json && sharded) {
-		snprintf(index, sizeof index, "%.*s%s", (int)s.stem, name, index_tail);
-		r = add(m, folder, index, true, err);
-	}
+	int r = ends_with(name, safetensors) ? index_of(&x, folder, name, err) : 0;
+	if (r)
+		return r;
+	if (x.name[0] && !weight_map_has(&x.map, name))
+		return err_set(
+			err, NPU_E_BAD_VALUE,
+			"%s: %s, which is beside it, says of no tensor that it is in it; name the model "
+			"file that is meant",
+			name, x.name);
+	if (x.name[0])
+		return add_indexed(m, folder, &x, err);
+	r = sharded ? add_shards(m, folder, name, &s, err) : add(m, folder, name, false, err);
 	return r == 0 && json && is_folders ? add(m, folder, "config.json", true, err) : r;
 }
 
 struct names {
 	char *at[NAMES_MAX];
 	size_t count;
+	bool pickles; /* PyTorch's own files are there */
 };
 
 static void names_freep(struct names **n)
@@ -133,13 +218,14 @@ static int name_order(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Weights of a model, one name for all its shards; projectors for pictures have no head and go with a model.
- */
+/* Weights of a model, one name for all its shards. Projectors for pictures have no head and go with a model,
+ * and so do what quantisers have measured. */
 static bool is_model(const char *name)
 {
 	struct shard s;
 	return (ends_with(name, safetensors) || ends_with(name, gguf) || ends_with(name, q4nx)) &&
-	       !(shard_read(&s, name) && s.number != 1) && strncmp(name, "mmproj", 6) != 0;
+	       !(shard_read(&s, name) && s.number != 1) && !strcasestr(name, "mmproj") &&
+	       !strcasestr(name, "imatrix");
 }
 
 static int names_read(struct names *n, const char *folder, struct err *err)
@@ -154,6 +240,8 @@ static int names_read(struct names *n, const char *folder, struct err *err)
 		return err_sys(err, number, "%s: cannot read the directory", shown);
 	}
 	while ((e = readdir(d))) {
+		n->pickles = n->pickles || ends_with(e->d_name, ".bin") || ends_with(e->d_name, ".pt") ||
+			     ends_with(e->d_name, ".pth");
 		if (!is_model(e->d_name))
 			continue;
 		if (n->count == NAMES_MAX)
@@ -170,23 +258,39 @@ static int names_read(struct names *n, const char *folder, struct err *err)
 	return 0;
 }
 
-/* The file that Hugging Face and FastFlowLM call the model, beside whatever else is there. */
-static bool is_the_model(const char *name)
+/* What Hugging Face and FastFlowLM call the model, beside whatever else is there. */
+static bool is_whole(const char *name)
 {
-	struct shard s;
-	return strcmp(name, "model.safetensors") == 0 || strcmp(name, "model.q4nx") == 0 ||
-	       (shard_read(&s, name) && s.stem == 5 && strncmp(name, "model", 5) == 0);
+	return strcmp(name, "model.safetensors") == 0 || strcmp(name, "model.q4nx") == 0;
 }
 
+static bool is_first(const char *name)
+{
+	struct shard s;
+	return shard_read(&s, name) && s.stem == 5 && strncmp(name, "model", 5) == 0;
+}
+
+/* Whole ones first, as Hugging Face's library takes them. */
 static const char *names_choose(const struct names *n)
 {
-	for (int i = 0; i < 2; i++) /* whole ones first, as Hugging Face's library takes them */
-		for (size_t k = 0; k < n->count; k++) {
-			struct shard s;
-			if (is_the_model(n->at[k]) && (i == 1 || !shard_read(&s, n->at[k])))
+	for (int i = 0; i < 2; i++)
+		for (size_t k = 0; k < n->count; k++)
+			if (i == 0 ? is_whole(n->at[k]) : is_first(n->at[k]))
 				return n->at[k];
-		}
 	return n->count == 1 ? n->at[0] : NULL;
+}
+
+/* An index alone, whose files were never fetched, is no model: then another may be meant. */
+static bool index_leads_to_a_file(const struct index *x, const char *folder)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < x->map.count; i++) {
+		int n = snprintf(path, sizeof path, "%s%s", folder, x->map.files[i]);
+		if (n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0)
+			return true;
+	}
+	return false;
 }
 
 static int add_folder(struct model *m, const char *folder, struct err *err)
@@ -200,15 +304,21 @@ static int add_folder(struct model *m, const char *folder, struct err *err)
 	if (r)
 		return r;
 	const char *chosen = names_choose(n);
+	if (!chosen || !is_whole(chosen)) {
+		cleanup(index_fini) struct index x = {.name = ""};
+		r = index_read(&x, folder, model_index, err);
+		if (r || (x.name[0] && index_leads_to_a_file(&x, folder)))
+			return r ? r : add_indexed(m, folder, &x, err);
+	}
 	if (chosen)
 		return add_model(m, folder, chosen, true, err);
 
 	err_printable(shown, sizeof shown, folder, strlen(folder));
 	if (n->count == 0)
-		return err_set(
-			err, NPU_E_BAD_VALUE,
-			"%s: the directory has no model (*.safetensors, *.gguf, *.q4nx); name the model file",
-			shown);
+		return err_set(err, NPU_E_BAD_VALUE,
+			       "%s: the directory has no model (*.safetensors, *.gguf, *.q4nx); %s", shown,
+			       n->pickles ? "PyTorch's *.bin and *.pt are not read: save them as safetensors"
+					  : "name the model file");
 	for (size_t i = 0; i < n->count && i < 4 && n->at[i]; i++) {
 		char one[60];
 		size_t used = strlen(some);
@@ -219,21 +329,14 @@ static int add_folder(struct model *m, const char *folder, struct err *err)
 		       shown, n->count, some, n->count > 4 ? ", ..." : "");
 }
 
-/* From NAME.safetensors.index.json to the first of its shards. */
 static int add_index(struct model *m, const char *folder, const char *name, struct err *err)
 {
-	cleanup(closedirp) DIR *d = opendir(*folder ? folder : ".");
-	size_t stem = strlen(name) - strlen(index_tail);
-	const struct dirent *e;
-	struct shard s;
-	char shown[200];
+	cleanup(index_fini) struct index x = {.name = ""};
+	int r = index_read(&x, folder, name, err);
 
-	while (d && (e = readdir(d)))
-		if (shard_read(&s, e->d_name) && s.stem == stem && memcmp(e->d_name, name, stem) == 0 &&
-		    strcmp(s.extension, safetensors) == 0)
-			return add_model(m, folder, e->d_name, true, err);
-	return err_set(err, NPU_E_IO, "%s: no shard of it (%.*s-00001-of-...%s) is beside it",
-		       err_printable(shown, sizeof shown, name, strlen(name)), (int)stem, shown, safetensors);
+	if (r == 0 && !x.name[0]) /* which says why it cannot be opened */
+		return add(m, folder, name, false, err);
+	return r ? r : add_indexed(m, folder, &x, err);
 }
 
 static int add_file(struct model *m, const char *path, struct err *err)

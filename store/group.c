@@ -6,11 +6,11 @@
 #include "json.h"
 #include "own.h"
 #include "shard.h"
+#include "weight_map.h"
 #include <inttypes.h>
 #include <string.h>
 
-/* The index of the largest models has about 100,000 tensors of 100 bytes. */
-#define SIDE_FILE_MAX (64u << 20)
+#define SIDE_FILE_MAX WEIGHT_MAP_MAX
 
 static bool ends_with(const char *name, const char *tail)
 {
@@ -127,14 +127,14 @@ static int side_file_read(json_t **out, const struct container *part, struct err
 {
 	if (part->size > SIDE_FILE_MAX)
 		return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
-					"%" PRIu64 " bytes of JSON; the most is %u", part->size,
+					"%" PRIu64 " bytes of JSON; the most is %zu", part->size,
 					SIDE_FILE_MAX);
 	return json_read(out, part, "the text", 0, part->size, err);
 }
 
-/* The places are names of files that were given: nothing is ever opened by them. */
+/* The places are names of files that were given: nothing is ever opened by them. Marks these in `placed`. */
 static int places_check(const struct container *c, const struct container *index, json_t *map,
-			const struct container_file *files, struct err *err)
+			const struct container_file *files, bool *placed, struct err *err)
 {
 	const char *tensor;
 	json_t *place;
@@ -147,8 +147,11 @@ static int places_check(const struct container *c, const struct container *index
 		if (!name)
 			return container_refuse(index, NULL, err, NPU_E_BAD_CONTAINER,
 						"weight_map: the place of \"%s\" is not a string", shown);
-		if (part_named(c, files, name) >= 0)
+		int number = part_named(c, files, name);
+		if (number >= 0) {
+			placed[number] = true;
 			continue;
+		}
 		err_printable(file, sizeof file, name, strlen(name));
 		if (!*name || strchr(name, '/'))
 			return container_refuse(
@@ -164,6 +167,18 @@ static int places_check(const struct container *c, const struct container *index
 	return 0;
 }
 
+static int strangers_check(const struct container *c, const struct container *index, const bool *placed,
+			   struct err *err)
+{
+	for (size_t i = 0; i < c->part_count; i++)
+		if (!placed[i] && !is_side_file(c->parts[i]))
+			return container_refuse(c->parts[i], NULL, err, NPU_E_BAD_CONTAINER,
+						"%s says of no tensor that it is in this file; is it another "
+						"model's?",
+						index->label);
+	return 0;
+}
+
 static int index_check(const struct container *c, const struct container *index,
 		       const struct container_file *files, struct err *err)
 {
@@ -176,7 +191,11 @@ static int index_check(const struct container *c, const struct container *index,
 	if (!json_is_object(map))
 		return container_refuse(index, NULL, err, NPU_E_BAD_CONTAINER,
 					"weight_map is missing or not an object");
-	code = places_check(c, index, map, files, err);
+	cleanup(freep) bool *placed = calloc(c->part_count, sizeof *placed);
+	if (!placed)
+		return container_refuse(c, NULL, err, NPU_E_NO_MEMORY, "no memory for %zu files",
+					c->part_count);
+	code = places_check(c, index, map, files, placed, err);
 	for (size_t i = 0; !code && i < c->count; i++) {
 		const struct tensor *t = &c->tensors[i];
 		const char *place = json_string_value(json_object_getn(map, t->name, t->name_size));
@@ -188,6 +207,8 @@ static int index_check(const struct container *c, const struct container *index,
 		}
 		json_object_deln(map, t->name, t->name_size); /* what stays was found nowhere */
 	}
+	if (!code && json_object_size(map) == 0)
+		code = strangers_check(c, index, placed, err);
 	if (code || json_object_size(map) == 0)
 		return code;
 	const char *missing = json_object_iter_key(json_object_iter(map));
@@ -284,12 +305,13 @@ int group_read(struct container *c, const struct container_file *files, size_t c
 	code = container_names_differ(c, err);
 	if (!code && c->kind == CONTAINER_GGUF)
 		return split_check(c, err);
-	if (!code && shards > 1)
+	/* An index says which files there are, whatever they are called; without one their names do. */
+	if (!code && index)
+		code = index_check(c, index, files, err);
+	else if (!code && shards > 1)
 		code = shards_check(c, files, shards, err);
 	else if (!code)
 		code = group_check_alone(weights, files[last].name, err);
-	if (!code && index)
-		code = index_check(c, index, files, err);
 	return !code && config ? config_read(c, config, err) : code;
 }
 

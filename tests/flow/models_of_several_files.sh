@@ -63,6 +63,18 @@ hf(work + "/hf", {"tie_word_embeddings": False})
 hf(work + "/hf-tied", {"tie_word_embeddings": True})
 hf(work + "/hf-short", {})
 os.remove(work + "/hf-short/model-00002-of-00003.safetensors")
+# Shards as gpt-oss, DeepSeek and Kimi call them: only the index says which there are.
+for d, names in (("from-0", ["model-%05d-of-00002.safetensors" % i for i in range(3)]),
+                 ("six-digits", ["model-%05d-of-000003.safetensors" % i for i in (1, 2, 3)]),
+                 ("no-zeros", ["model-%d-of-3.safetensors" % i for i in (1, 2, 3)])):
+    for f, n in zip(names, T):
+        safetensors(work + "/" + d + "/" + f, [n])
+    text(work + "/" + d + "/model.safetensors.index.json", {"weight_map": dict(zip(T, names))})
+    text(work + "/" + d + "/config.json", {})
+safetensors(work + "/no-zeros/consolidated.safetensors", ["model.embed_tokens.weight"])
+text(work + "/up/model.safetensors.index.json", {"weight_map": {"lm_head.weight": "../untied.safetensors"}})
+text(work + "/gguf/model.safetensors.index.json", {"weight_map": {"lm_head.weight": "never-fetched.safetensors"}})
+text(work + "/pickled/pytorch_model.bin", "PK")
 safetensors(work + "/one/model.safetensors", list(T))
 text(work + "/one/config.json", {"tie_word_embeddings": True})
 safetensors(work + "/flm/model.q4nx", list(T))
@@ -72,6 +84,8 @@ parts = [[], [("token_embd.weight", NV, embed)], [("output.weight", NV, head)]]
 for i, p in enumerate(parts):
     gguf(work + "/gguf/m-Q8-%05d-of-00003.gguf" % (i + 1), p, i, 3, 2)
 gguf(work + "/gguf/mmproj-m.gguf", [("v.weight", 8, other)])
+gguf(work + "/gguf/m.mmproj-f16.gguf", [("v.weight", 8, other)])
+gguf(work + "/gguf/m.imatrix.gguf", [("v.weight", 8, other)])
 gguf(work + "/ggufs/a.gguf", [("output.weight", NV, head)])
 gguf(work + "/ggufs/b.gguf", [("output.weight", NV, embed)])
 os.makedirs(work + "/nothing")
@@ -114,6 +128,12 @@ same untied "$work/hf/model-00001-of-00003.safetensors"
 (cd "$work/hf" && "$head" run . --random 7 --logits "$work/got") && cmp "$work/untied" "$work/got" || fail "."
 (cd "$work/hf" && "$head" run model.safetensors.index.json --random 7 --logits "$work/got") &&
 	cmp "$work/untied" "$work/got" || fail "an index without a folder"
+for model in from-0 from-0/model-00001-of-00002.safetensors from-0/model-00000-of-00002.safetensors six-digits \
+	six-digits/model-00002-of-000003.safetensors no-zeros no-zeros/model.safetensors.index.json \
+	no-zeros/model-2-of-3.safetensors; do
+	same untied "$work/$model"
+done
+same tied "$work/no-zeros/consolidated.safetensors"
 same tied "$work/hf-tied"
 same tied "$work/one"
 same tied "$work/one/model.safetensors"
@@ -138,7 +158,9 @@ refused() { # STATUS MODEL WORDS...
 	expect "$status" "$head" run "$model" --random 7
 	says "$@"
 }
-refused 74 "$work/hf-short" model-00002-of-00003.safetensors "check the path"
+refused 74 "$work/hf-short" model-00002-of-00003.safetensors model.safetensors.index.json "is the download complete?"
+refused 65 "$work/up/model.safetensors.index.json" "names no .safetensors file beside it"
+refused 65 "$work/pickled" "no model" "PyTorch" "save them as safetensors"
 refused 65 "$work/ggufs" "2 models" a.gguf b.gguf
 refused 65 "$work/nothing" nothing "no model"
 refused 65 Twice models--one--Twice models--two--Twice

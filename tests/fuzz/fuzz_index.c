@@ -1,8 +1,10 @@
 /*
  * Property: whatever a model.safetensors.index.json or a config.json holds, two sound shards beside it are
- * one model or a refusal with a sentence. The first byte says which of the two the rest is.
+ * one model or a refusal with a sentence. The first byte says which of the two the rest is. And whatever an
+ * index holds, the files that a client opens for it are beside it, each once.
  */
 #include "container.h"
+#include "weight_map.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,6 +29,20 @@ static int shard(const char *header)
 	return file_of(file, 8 + length + 8);
 }
 
+static void scan(const char *text, size_t size)
+{
+	struct weight_map map = {.files = NULL};
+	struct err err;
+
+	if (weight_map_scan(&map, text, size, "input", &err))
+		return;
+	for (size_t i = 0; i < map.count; i++)
+		if (strchr(map.files[i], '/') || !weight_map_has(&map, map.files[i]) ||
+		    (i && strcmp(map.files[i - 1], map.files[i]) >= 0))
+			abort();
+	weight_map_fini(&map);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	struct err err = {0};
@@ -36,6 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 
 	if (size == 0)
 		return 0;
+	scan((const char *)bytes + 1, size - 1);
 	const struct container_file files[] = {
 		{shard("{\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":["
 		       "0,8]}}"),

@@ -1,6 +1,7 @@
 #include "matrix.h"
 #include "own.h"
 #include "shard.h"
+#include "weight_map.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -206,6 +207,105 @@ Test(group, shards_need_no_index)
 	add_two(&m);
 	cr_assert_eq(open_model(&m), 0, "%s", m.err.text);
 	cr_expect_eq(container_tensor(m.c, 1)->file, 1);
+}
+
+/* gpt-oss counts from 0, DeepSeek in six digits, Kimi without leading zeros. */
+Test(group, where_there_is_an_index_the_names_of_shards_do_not_matter)
+{
+	static const char *const names[][2] = {
+		{"model-00000-of-00001.safetensors", "model-00001-of-00001.safetensors"},
+		{"model-00001-of-000002.safetensors", "model-00002-of-000002.safetensors"},
+		{"model-1-of-2.safetensors", "model-2-of-2.safetensors"},
+		{"embeddings.safetensors", "the rest.safetensors"},
+	};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		cleanup(model_fini) struct model m = {.count = 0}, half = {.count = 0};
+		char index[256];
+		enum head_reason why;
+		float value;
+		snprintf(index, sizeof index,
+			 "{\"weight_map\":{\"model.embed_tokens.weight\":\"%s\",\"lm_head.weight\":\"%s\"}}",
+			 names[i][0], names[i][1]);
+		add_safetensors(&m, names[i][0], "model.embed_tokens.weight", NULL, 1);
+		add_safetensors(&m, names[i][1], "lm_head.weight", NULL, 2);
+		add_text(&m, "model.safetensors.index.json", index);
+		cr_assert_eq(open_model(&m), 0, "%s", m.err.text);
+		cr_expect_str_eq(head(&m, &why, &value), "lm_head.weight");
+		cr_expect(why == HEAD_UNTIED && value == 2);
+		add_safetensors(&half, names[i][0], "model.embed_tokens.weight", NULL, 1);
+		add_text(&half, "model.safetensors.index.json", index);
+		refused(&half, names[i][1], "was not given");
+	}
+}
+
+Test(group, a_file_that_the_index_does_not_know_is_refused)
+{
+	cleanup(model_fini) struct model m = {.count = 0};
+
+	add_two(&m);
+	add_safetensors(&m, "model-00003-of-00003.safetensors", "other", NULL, 3);
+	add_text(&m, "model.safetensors.index.json", two);
+	refused(&m, "model-00003", "says of no tensor");
+}
+
+Test(weight_map, gives_the_files_beside_it_once_and_in_order_and_no_way_out)
+{
+	static const char text[] =
+		"{\"metadata\":{\"source\":\"a.safetensors\",\"odd \\\" key\":1},\r\n\"weight_map\" : {"
+		"\"b\":\"m-2.safetensors\", \"a \\\" b\" : \"m-1.safetensors\",\"c\":\"m-2.safetensors\","
+		"\"key.safetensors\":\"m-10.safetensors\",\"d\":\"../up.safetensors\",\"e\":\"/"
+		"abs.safetensors\","
+		"\"f\":\"id_rsa\",\"g\":3,\"h\":\".safetensors\",\"i\":\"x\\u002fy.safetensors\","
+		"\"j\":\"m-1\",\"k\":\"m.safetensors\"},\"after\":\"z.safetensors\"}";
+	static const char *const wanted[] = {"m-1.safetensors", "m-10.safetensors", "m-2.safetensors",
+					     "m.safetensors"};
+	cleanup(weight_map_fini) struct weight_map map = {.files = NULL};
+	struct err err;
+
+	cr_assert_eq(weight_map_scan(&map, text, sizeof text - 1, "index", &err), 0);
+	cr_assert_eq(map.count, 4);
+	for (size_t i = 0; i < map.count; i++) {
+		cr_expect_str_eq(map.files[i], wanted[i]);
+		cr_expect(weight_map_has(&map, wanted[i]));
+	}
+	cr_expect_not(weight_map_has(&map, "m-1"));
+	cr_expect_not(weight_map_has(&map, "m-1.safetensors2"));
+}
+
+Test(weight_map, takes_what_is_cut_anywhere_and_what_is_no_index)
+{
+	static const char text[] = "{\"weight_map\":{\"a\":\"x.safetensors\",\"b\\\"\":\"y.safetensors\"}}";
+	static const char *const others[] = {"[]", "\"", "\"\\", "{\"weight_map\":[\"q\"]}",
+					     "{\"weight_map\":\"x.safetensors\"}"};
+	struct err err;
+
+	for (size_t size = 0; size < sizeof text; size++) {
+		cleanup(freep) char *copy = malloc(size ? size : 1); /* so that reading past it is noticed */
+		cleanup(weight_map_fini) struct weight_map map = {.files = NULL};
+		memcpy(copy, text, size);
+		cr_assert_eq(weight_map_scan(&map, copy, size, "index", &err), 0);
+		cr_expect(map.count <= 2);
+	}
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		cleanup(weight_map_fini) struct weight_map map = {.files = NULL};
+		cr_assert_eq(weight_map_scan(&map, others[i], strlen(others[i]), "index", &err), 0);
+		cr_expect(map.count <= 1, "%s", others[i]);
+	}
+}
+
+Test(weight_map, more_files_than_any_model_has_are_too_many)
+{
+	cleanup(weight_map_fini) struct weight_map map = {.files = NULL};
+	cleanup(freep) char *text = malloc(WEIGHT_MAP_FILES_MAX * 32 + 64);
+	char *at = text + sprintf(text, "{\"weight_map\":{");
+	struct err err;
+
+	for (unsigned i = 0; i <= WEIGHT_MAP_FILES_MAX; i++)
+		at += sprintf(at, "\"%u\":\"%u.safetensors\",", i, i);
+	cr_assert_eq(weight_map_scan(&map, text, (size_t)(at - text), "m.index.json", &err), NPU_E_TOO_LARGE);
+	cr_expect(strstr(err.text, "m.index.json") && strstr(err.text, "4096"), "%s", err.text);
+	cr_expect_eq(map.count, 0);
 }
 
 Test(group, a_shard_alone_is_half_a_model_and_refused)
