@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TICK_MS 60000
 
@@ -129,6 +130,60 @@ static void done(struct writer_job *job)
 	free(f->spared);
 	free(f->write);
 	free(f);
+}
+
+/* Files that were opened: what they hashed to is to be kept, or no longer. */
+struct noted {
+	struct writer_job job;
+	struct server *server;
+	struct source source;
+	bool keep;
+	struct stored_name name; /* without `keep` only its digest */
+};
+
+/* Their bytes first: after a power cut a file can have the times and the length of bytes that never got to
+ * the disk. Losing a note costs reading the files once more, so a failure is nobody's business. */
+static void note(struct writer_job *job, const atomic_bool *stop)
+{
+	struct noted *n = link_of(job, struct noted, job);
+	struct imagestore *store = n->server->filing.store;
+	bool there = n->keep;
+	struct err err;
+
+	(void)stop;
+	for (size_t i = 0; there && i < n->source.count; i++)
+		there = fdatasync(n->source.files[i].fd) == 0;
+	if (there)
+		imagestore_name_keep(store, &n->name, &err);
+	else
+		imagestore_name_drop(store, n->name.digest, &err);
+}
+
+static void note_done(struct writer_job *job)
+{
+	struct noted *n = link_of(job, struct noted, job);
+	source_fini(&n->source);
+	free(n);
+}
+
+void filing_files(struct server *s, struct load *l)
+{
+	struct stored_name name;
+	bool keep = l->store && known_to_keep(&s->known, &l->name, &name);
+
+	if (!keep && !(l->store && l->doubted))
+		return;
+	struct noted *n = calloc(1, sizeof *n);
+	if (!n)
+		return;
+	*n = (struct noted){.job = {.work = note, .done = note_done}, .server = s, .keep = keep};
+	n->source = l->source;
+	l->source = (struct source){.files = NULL};
+	if (keep)
+		n->name = name;
+	else
+		memcpy(n->name.digest, l->name.digest, sizeof n->name.digest);
+	writer_add(&s->filing.writer, &n->job);
 }
 
 static uint64_t stored_bytes(const struct object *o)
@@ -276,6 +331,17 @@ static void on_tick(uv_timer_t *timer)
 	imagestore_tick(s->filing.store);
 }
 
+/* What earlier daemons found files to hash to. Without it they are read once more. */
+static void recall(struct server *s)
+{
+	cleanup(freep) struct stored_name *rows = calloc(IMAGESTORE_NAMES_MAX, sizeof *rows);
+	size_t count;
+	struct err err;
+
+	if (rows && imagestore_names(s->filing.store, rows, &count, &err) == 0)
+		known_restore(&s->known, rows, count);
+}
+
 int filing_begin(struct server *s, struct err *err)
 {
 	struct filing *f = &s->filing;
@@ -284,8 +350,10 @@ int filing_begin(struct server *s, struct err *err)
 		return err_set(err, NPU_E_NO_MEMORY, "the thread that writes the image store cannot be made");
 	uv_timer_init(&s->loop, &f->tick);
 	f->tick.data = s;
-	if (f->store)
+	if (f->store) {
+		recall(s);
 		uv_timer_start(&f->tick, on_tick, TICK_MS, TICK_MS);
+	}
 	return 0;
 }
 

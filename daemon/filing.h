@@ -48,6 +48,10 @@ void filing_loaded(struct object *o, const struct load *load, struct handle *h);
  */
 void filing_attached(struct object *o, const struct load *load, struct handle *h);
 
+/* The files of `l`, whose load has ended well, were named: what they hashed to is kept for later daemons, or
+ * no longer where that was wrong. They become the filing's. */
+void filing_files(struct server *server, struct load *l);
+
 /* The head was taken out of the store. */
 void filing_removed(struct server *server, const struct head_key *key);
 

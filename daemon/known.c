@@ -8,22 +8,16 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#define ENTRIES_MAX 256u
-#define NAME_MAX_BYTES ((size_t)256 << 10) /* thousands of shards are read again instead */
-
 struct entry {
 	struct link in_entries; /* known.entries */
-	unsigned char *bytes;	/* owned */
-	size_t size;
-	struct known_hashes hashes;
-	bool idle; /* nobody had the files open to write when they were hashed */
+	struct stored_name named;
+	bool kept; /* the image store has it, or is about to */
 };
 
 static void entry_free(struct known *k, struct entry *e)
 {
 	link_remove(&e->in_entries);
 	k->count--;
-	free(e->bytes);
 	free(e);
 }
 
@@ -40,22 +34,21 @@ void known_fini(struct known *k)
 	uv_mutex_destroy(&k->lock);
 }
 
-/* Appends to what has room for it, or only counts where there is nowhere to write. */
-static void put(struct known_name *n, const void *from, size_t size)
+static void add_file(struct hasher *h, const struct container_file *f, const struct stat *st,
+		     const struct statfs *fs)
 {
-	if (n->bytes)
-		memcpy(n->bytes + n->size, from, size);
-	n->size += size;
-}
-
-static void put_file(struct known_name *n, const struct container_file *f, const struct stat *st)
-{
-	const uint64_t identity[] = {(uint64_t)st->st_dev,	    (uint64_t)st->st_ino,
-				     (uint64_t)st->st_size,	    (uint64_t)st->st_mtim.tv_sec,
-				     (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec,
+	uint64_t system;
+	memcpy(&system, &fs->f_fsid, sizeof system);
+	const uint64_t identity[] = {system,
+				     (uint64_t)st->st_dev,
+				     (uint64_t)st->st_ino,
+				     (uint64_t)st->st_size,
+				     (uint64_t)st->st_mtim.tv_sec,
+				     (uint64_t)st->st_mtim.tv_nsec,
+				     (uint64_t)st->st_ctim.tv_sec,
 				     (uint64_t)st->st_ctim.tv_nsec};
-	put(n, identity, sizeof identity);
-	put(n, f->name, strlen(f->name) + 1); /* shards and their index are told apart by it */
+	hasher_add(h, identity, sizeof identity);
+	hasher_add(h, f->name, strlen(f->name) + 1); /* shards and their index are told apart by it */
 }
 
 static int64_t ns_of(const struct timespec *t)
@@ -85,47 +78,36 @@ static bool nobody_writes(int fd)
 	return own >= 0 && fcntl(own, F_SETSIG, SIGURG) == 0 && fcntl(own, F_SETLEASE, F_RDLCK) == 0;
 }
 
-static void put_all(struct known_name *n, const struct source *s, const struct stat *stats,
-		    const char *tensors, size_t size, const struct matrix_options *options)
+void known_name_make(struct known_name *out, const struct source *s, const char *tensors, size_t size,
+		     const struct matrix_options *options, uid_t reader, int64_t now_ns,
+		     const struct hash_secret *secret)
 {
 	const uint32_t reading[] = {options->transpose, (uint32_t)options->q8, options->is_signed, options->k,
 				    (uint32_t)s->count};
-	put(n, reading, sizeof reading);
-	put(n, tensors, size);
-	for (size_t i = 0; i < s->count; i++)
-		put_file(n, &s->files[i], &stats[i]);
-}
+	struct known_name n = {
+		.valid = true, .settled = true, .foreign = true, .idle = true, .lasting = !s->upload_count};
+	cleanup(hasher_freep) struct hasher *hasher = NULL;
 
-void known_name_make(struct known_name *out, const struct source *s, const char *tensors, size_t size,
-		     const struct matrix_options *options, uid_t reader, int64_t now_ns)
-{
-	cleanup(freep) struct stat *stats = calloc(s->count, sizeof *stats);
-	struct known_name n = {.settled = true, .foreign = true, .idle = true};
-	struct statfs fs;
-
-	*out = (struct known_name){.bytes = NULL};
+	*out = (struct known_name){.valid = false};
+	if (hasher_new(&hasher, secret))
+		return;
+	hasher_add(hasher, reading, sizeof reading);
+	hasher_add(hasher, tensors, size);
 	for (size_t i = 0; i < s->count; i++) {
-		if (!stats || fstat(s->files[i].fd, &stats[i]) < 0 || fstatfs(s->files[i].fd, &fs) < 0 ||
+		struct statfs fs;
+		struct stat st;
+		if (fstat(s->files[i].fd, &st) < 0 || fstatfs(s->files[i].fd, &fs) < 0 ||
 		    filesystem_remote((unsigned long)fs.f_type))
 			return;
-		int64_t changed = ns_of(&stats[i].st_ctim), written = ns_of(&stats[i].st_mtim);
+		add_file(hasher, &s->files[i], &st, &fs);
+		int64_t changed = ns_of(&st.st_ctim), written = ns_of(&st.st_mtim);
 		n.settled &= now_ns - changed >= KNOWN_SETTLED_NS && now_ns - written >= KNOWN_SETTLED_NS;
-		n.foreign &= !can_write(reader, &stats[i]);
-		n.idle = n.idle && filesystem_tells_writes((unsigned long)fs.f_type) &&
-			 nobody_writes(s->files[i].fd);
+		n.foreign &= !can_write(reader, &st);
+		n.lasting &= filesystem_tells_writes((unsigned long)fs.f_type);
+		n.idle = n.idle && n.lasting && nobody_writes(s->files[i].fd);
 	}
-	put_all(&n, s, stats, tensors, size, options);
-	if (n.size > NAME_MAX_BYTES || !(n.bytes = malloc(n.size)))
-		return;
-	n.size = 0;
-	put_all(&n, s, stats, tensors, size, options);
+	hasher_end_plain(hasher, n.digest);
 	*out = n;
-}
-
-void known_name_fini(struct known_name *n)
-{
-	free(n->bytes);
-	*n = (struct known_name){.bytes = NULL};
 }
 
 /* Under the lock. */
@@ -134,7 +116,7 @@ static struct entry *find(const struct known *k, const struct known_name *name)
 	link_each(at, &k->entries)
 	{
 		struct entry *e = link_of(at, struct entry, in_entries);
-		if (name->bytes && e->size == name->size && memcmp(e->bytes, name->bytes, e->size) == 0)
+		if (name->valid && memcmp(e->named.digest, name->digest, sizeof name->digest) == 0)
 			return e;
 	}
 	return NULL;
@@ -146,53 +128,53 @@ static void move_to_front(struct known *k, struct entry *e)
 	link_append(k->entries.next, &e->in_entries); /* in front of the first, or of the list itself */
 }
 
-bool known_find(struct known *k, const struct known_name *name, struct known_hashes *out)
+bool known_find(struct known *k, const struct known_name *name, struct content_hashes *out)
 {
 	if (!name->foreign && !name->idle)
 		return false;
 	uv_mutex_lock(&k->lock);
 	struct entry *e = find(k, name);
-	if (e && !name->foreign && !e->idle)
+	if (e && !name->foreign && !e->named.idle)
 		e = NULL;
 	if (e) {
-		*out = e->hashes;
+		*out = e->named.hashes;
 		move_to_front(k, e);
 	}
 	uv_mutex_unlock(&k->lock);
 	return e != NULL;
 }
 
-static struct entry *entry_new(struct known *k, const struct known_name *name)
+static struct entry *entry_new(struct known *k, const unsigned char digest[16])
 {
-	cleanup(freep) unsigned char *bytes = name->size ? malloc(name->size) : NULL;
-	struct entry *e = bytes ? calloc(1, sizeof *e) : NULL;
+	struct entry *e = calloc(1, sizeof *e);
 
 	if (!e)
 		return NULL;
-	memcpy(bytes, name->bytes, name->size);
-	e->bytes = take(&bytes);
-	e->size = name->size;
-	link_init(&e->in_entries);
+	memcpy(e->named.digest, digest, sizeof e->named.digest);
+	link_append(&k->entries, &e->in_entries);
 	k->count++;
 	return e;
 }
 
 void known_learn(struct known *k, const struct known_name *before, const struct known_name *after,
-		 const struct known_hashes *hashes)
+		 const struct content_hashes *hashes)
 {
-	if (!before->bytes || !after->bytes || !before->settled || before->size != after->size ||
-	    memcmp(before->bytes, after->bytes, before->size) != 0)
+	if (!before->valid || !after->valid || !before->settled ||
+	    memcmp(before->digest, after->digest, sizeof before->digest) != 0)
 		return;
 	uv_mutex_lock(&k->lock);
 	struct entry *e = find(k, before);
 	if (!e)
-		e = entry_new(k, before);
+		e = entry_new(k, before->digest);
 	if (e) {
-		e->hashes = *hashes;
-		e->idle = before->idle && after->idle;
+		bool idle = before->idle && after->idle;
+		e->kept = e->kept && e->named.idle == idle &&
+			  memcmp(&e->named.hashes, hashes, sizeof *hashes) == 0;
+		e->named.hashes = *hashes;
+		e->named.idle = idle;
 		move_to_front(k, e);
 	}
-	if (k->count > ENTRIES_MAX)
+	if (k->count > IMAGESTORE_NAMES_MAX)
 		entry_free(k, link_of(k->entries.prev, struct entry, in_entries));
 	uv_mutex_unlock(&k->lock);
 }
@@ -204,4 +186,31 @@ void known_forget(struct known *k, const struct known_name *name)
 	if (e)
 		entry_free(k, e);
 	uv_mutex_unlock(&k->lock);
+}
+
+void known_restore(struct known *k, const struct stored_name *rows, size_t count)
+{
+	uv_mutex_lock(&k->lock);
+	for (size_t i = 0; i < count && k->count < IMAGESTORE_NAMES_MAX; i++) {
+		struct entry *e = entry_new(k, rows[i].digest);
+		if (!e)
+			break;
+		e->named = rows[i];
+		e->kept = true;
+	}
+	uv_mutex_unlock(&k->lock);
+}
+
+bool known_to_keep(struct known *k, const struct known_name *name, struct stored_name *out)
+{
+	uv_mutex_lock(&k->lock);
+	struct entry *e = name->lasting ? find(k, name) : NULL;
+	if (e && e->kept)
+		e = NULL;
+	if (e) {
+		*out = e->named;
+		e->kept = true;
+	}
+	uv_mutex_unlock(&k->lock);
+	return e != NULL;
 }

@@ -35,7 +35,6 @@ static void forget(struct load *l)
 	image_fini(&l->image);
 	placement_fini(&l->placement);
 	sample_fini(&l->sample);
-	known_name_fini(&l->name);
 	free(take(&l->tiles));
 	free(take(&l->amax));
 }
@@ -44,6 +43,7 @@ void load_doubt(struct load *l)
 {
 	known_forget(l->known, &l->name);
 	l->known = NULL;
+	l->doubted = true;
 	forget(l);
 	l->nonfinite = 0;
 	l->from_store = l->packed = l->refused = 0;
@@ -304,13 +304,13 @@ static void name_files(const struct load *l, struct known_name *out)
 		end += strlen(end) + 1;
 	clock_gettime(CLOCK_REALTIME, &now);
 	known_name_make(out, &l->source, q->tensor, (size_t)(end - q->tensor), &q->options, l->reader,
-			(int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
+			(int64_t)now.tv_sec * 1000000000 + now.tv_nsec, l->secret);
 }
 
 /* Whether the parts have hashes without being read. */
 static bool find_known(struct load *l)
 {
-	struct known_hashes hashes;
+	struct content_hashes hashes;
 
 	if (!l->known || !known_find(l->known, &l->name, &hashes) || hashes.count != l->part_count)
 		return false;
@@ -356,8 +356,8 @@ static int read_samples(struct load *l, struct err *err)
 /* Reads all parts whole, and keeps in mind what they hashed to if nothing touched them meanwhile. */
 static int hash_all(struct load *l, struct err *err)
 {
-	cleanup(known_name_fini) struct known_name after = {.bytes = NULL};
-	struct known_hashes hashes = {.count = l->part_count};
+	struct known_name after;
+	struct content_hashes hashes = {.count = l->part_count};
 
 	l->hashed = true;
 	for (unsigned i = 0; i < l->part_count; i++) {

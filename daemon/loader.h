@@ -31,7 +31,7 @@ struct load_request {
 	bool fleeting;	     /* for one call */
 };
 
-#define LOAD_TENSORS_MAX KNOWN_PARTS_MAX
+#define LOAD_TENSORS_MAX RECORD_PARTS
 
 /* One of the matrices that are side by side in the image. */
 struct load_part {
@@ -62,6 +62,7 @@ struct load {
 	struct geometry geometry;
 	unsigned char hash[16];
 	struct known_name name; /* of the files, as they were before they were looked at */
+	bool doubted;		/* they turned out not to be what was known of them */
 	bool hashed; /* they were read whole; false: the hash is that of files that were as they are */
 	float *amax; /* of the columns of transposed matrices, from the first pass; NULL: none is */
 	struct sample sample;

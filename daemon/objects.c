@@ -244,6 +244,7 @@ static void fetch_done(struct fetch *j)
 		filing_attached(o, l, h);
 	else
 		filing_loaded(o, l, h);
+	filing_files(o->server, l);
 	load_free(l);
 	if (h)
 		handle_answer(h);

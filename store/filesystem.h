@@ -9,9 +9,10 @@
 const char *filesystem_remote(unsigned long type);
 
 /*
- * Whether a file's times change with every map through which it is written, when a page of it is first
- * written, and a map counts as having it open to write. Not in tmpfs, where a page that was read can be
- * written without a fault, nor in overlayfs, whose maps are the file's beneath.
+ * Whether it is on a disk of this machine, and a file's times change with every map through which it is
+ * written, when a page of it is first written, and a map counts as having it open to write. Not in tmpfs,
+ * where a page that was read can be written without a fault, nor in overlayfs, whose maps are the file's
+ * beneath.
  */
 bool filesystem_tells_writes(unsigned long type);
 

@@ -3,9 +3,10 @@
  * with a reason and ends in packing afresh.
  *
  * One process opens a store (a lock sees to it). imagestore_open and _close: one thread, before and after all
- * others. imagestore_read, _heads, _tile, _piece, _verify, _stat: any thread. Whatever changes the store
- * (_admit, _write, _use, _remove, _prune, _compact): one thread at a time, the caller sees to it. Nobody else
- * needs to wait for it.
+ * others. imagestore_read, _heads, _tile, _piece, _verify, _names, _stat: any thread. Whatever changes the
+ * store
+ * (_admit, _write, _use, _remove, _prune, _compact, _name_keep, _name_drop): one thread at a time, the caller
+ * sees to it. Nobody else needs to wait for it.
  */
 #ifndef NPUD_IMAGESTORE_H
 #define NPUD_IMAGESTORE_H
@@ -112,7 +113,8 @@ enum image_result imagestore_piece(struct imagestore *s, const struct head_key *
 
 /* Takes a whole head out. */
 int imagestore_remove(struct imagestore *s, const struct head_key *key, struct err *err);
-/* Takes out every head but those of `spared`, or only superseded ones. `heads` and `bytes` went. */
+/* Takes out every head but those of `spared`, and what files hashed to; or only superseded heads. `heads` and
+ * `bytes` went. */
 int imagestore_prune(struct imagestore *s, bool superseded, const struct head_key *spared, size_t count,
 		     uint64_t *heads, uint64_t *bytes, struct err *err);
 /* Copies what is live to a new file and goes on with it; readers wait only for the change. IO where there is
@@ -121,6 +123,21 @@ int imagestore_compact(struct imagestore *s, uint64_t *before, uint64_t *after, 
 
 /* Once a minute: gives back what readers that died left. */
 void imagestore_tick(struct imagestore *s);
+
+/* What files hashed to, for a daemon to come: names of how they were, and hashes of what was read. */
+struct stored_name {
+	unsigned char digest[16];
+	bool idle; /* nobody had them open to write when they were hashed */
+	struct content_hashes hashes;
+};
+#define IMAGESTORE_NAMES_MAX 256u
+
+/* All of them, the latest kept first; `rows` has room for IMAGESTORE_NAMES_MAX. Damaged ones are left out. */
+int imagestore_names(struct imagestore *s, struct stored_name *rows, size_t *count, struct err *err);
+/* Keeps one, in place of what there is by its digest, and of the oldest where there are too many. IO. */
+int imagestore_name_keep(struct imagestore *s, const struct stored_name *name, struct err *err);
+/* One that is not there is no error. */
+int imagestore_name_drop(struct imagestore *s, const unsigned char digest[16], struct err *err);
 
 struct imagestore_stat {
 	uint64_t heads, bytes, superseded_bytes;	/* own accounting */

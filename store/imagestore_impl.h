@@ -55,6 +55,12 @@ int store_room(struct imagestore *s, uint64_t bytes, struct err *err);
 /* Pages of the file that can be used again, in bytes. */
 uint64_t store_free_bytes(struct imagestore *s);
 
+/* All that imagestore_name_keep kept. */
+int store_drop_names(struct imagestore *s, struct err *err);
+
+/* Microseconds since 1970. */
+uint64_t store_now_us(void);
+
 /* After opening: drops chunks without header and makes usage agree with the headers. */
 int store_reconcile(struct imagestore *s, struct err *err);
 

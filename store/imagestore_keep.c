@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-static uint64_t now_us(void)
+uint64_t store_now_us(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_REALTIME, &t);
@@ -278,7 +278,7 @@ int imagestore_admit(struct imagestore *s, const struct stored_head *head, const
 	int r = all_heads(s, &rows, &n, err);
 	if (r)
 		return r;
-	row.created_us = row.used_us = now_us();
+	row.created_us = row.used_us = store_now_us();
 	row.hits = 0;
 	row.superseded = false;
 	for (size_t i = 0; i < n; i++) {
@@ -329,7 +329,7 @@ int imagestore_use(struct imagestore *s, const struct stored_head *head, struct 
 			memcpy(row.label, head->label, sizeof row.label);
 			memcpy(row.tensor, head->tensor, sizeof row.tensor);
 		}
-		row.used_us = now_us();
+		row.used_us = store_now_us();
 		row.hits++;
 		row.superseded = false;
 		return account(s, &row, rows, n, err);
@@ -354,7 +354,7 @@ int imagestore_prune(struct imagestore *s, bool superseded, const struct head_ke
 			++*heads;
 		}
 	}
-	return r;
+	return r || superseded ? r : store_drop_names(s, err);
 }
 
 static uint64_t file_bytes(const struct imagestore *s)

@@ -297,3 +297,23 @@ uint64_t record_copy(void *to, const void *from, size_t size)
 	}
 	return XXH3_64bits_digest(&state);
 }
+
+static uint64_t named_sum(const struct record_named *r)
+{
+	return XXH3_64bits(r, offsetof(struct record_named, self));
+}
+
+void record_named_seal(struct record_named *r)
+{
+	r->format = RECORD_FORMAT;
+	r->self = named_sum(r);
+}
+
+bool record_named_good(const void *bytes, size_t size, struct record_named *out)
+{
+	if (size != sizeof *out)
+		return false;
+	memcpy(out, bytes, sizeof *out);
+	return out->format == RECORD_FORMAT && out->self == named_sum(out) && out->hashes.count &&
+	       out->hashes.count <= RECORD_PARTS;
+}

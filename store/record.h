@@ -86,6 +86,35 @@ struct record_usage {
 };
 static_assert(sizeof(struct record_usage) == 304, "on disk");
 
+/* Key in `meta` of what files hashed to: this, and a digest of how they were named and read. */
+struct record_name {
+	unsigned char prefix[4]; /* "file" */
+	unsigned char digest[16];
+};
+#define RECORD_NAME_PREFIX "file"
+
+/* Of matrices that are read side by side, in their order. */
+#define RECORD_PARTS 8u
+struct content_hashes {
+	uint32_t count;
+	unsigned char of[RECORD_PARTS][16];
+};
+
+/* Value of such a key. */
+struct record_named {
+	uint32_t format;
+	uint32_t idle; /* 1: nobody had the files open to write when they were hashed */
+	struct content_hashes hashes;
+	unsigned char reserved[4];
+	uint64_t kept; /* microseconds since 1970 */
+	uint64_t self; /* XXH3-64 of all before */
+};
+static_assert(sizeof(struct record_name) == 20 && sizeof(struct record_named) == 160, "on disk");
+
+void record_named_seal(struct record_named *r);
+/* Whether `size` bytes are such a value. */
+bool record_named_good(const void *bytes, size_t size, struct record_named *out);
+
 void record_head_key(struct record_head *to, const struct head_key *key);
 void record_tile_key(struct record_tile *to, const struct head_key *key, uint32_t tile);
 void record_chunk_key(struct record_chunk *to, const struct record_tile *tile, uint32_t chunk);

@@ -2,11 +2,13 @@
  * forge STORE WHAT: makes records of an image store, which nobody has open, into something that holds
  * together and is something else, as another version of npud, or an image of other weights under the same
  * name, would be. codes, scales, fingerprint, format   of every tile, with every hash made good again lost
- * the last chunk of every tile is gone schema                               of the whole store forge STORE
- * reader|idle: reads, or only has the store open, until it is killed; says "there" when it does.
+ * the last chunk of every tile is gone schema                               of the whole store names
+ * every file that is known has the hashes of another one. forge STORE reader|idle: reads, or only has the
+ * store open, until it is killed; says "there" when it does.
  */
 #include "record.h"
 #include "xxh3.h"
+#include <errno.h>
 #include <lmdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,13 +129,39 @@ static void forge_schema(MDB_txn *txn)
 	must(mdb_put(txn, database(txn, "meta"), &key, &value, 0), "schema");
 }
 
+/* The first two have each other's hashes. */
+static void forge_names(MDB_txn *txn)
+{
+	MDB_dbi meta = database(txn, "meta");
+	struct record_name names[2] = {{.prefix = RECORD_NAME_PREFIX}};
+	struct record_named named[2];
+	MDB_val key = {sizeof names[0], &names[0]}, value;
+	MDB_cursor *cursor;
+
+	must(mdb_cursor_open(txn, meta, &cursor), "files");
+	for (int i = 0; i < 2; i++) {
+		must(mdb_cursor_get(cursor, &key, &value, i ? MDB_NEXT : MDB_SET_RANGE), "file");
+		if (key.mv_size != sizeof names[i] ||
+		    !record_named_good(value.mv_data, value.mv_size, &named[i]))
+			must(EINVAL, "file");
+		memcpy(&names[i], key.mv_data, sizeof names[i]);
+	}
+	mdb_cursor_close(cursor);
+	for (int i = 0; i < 2; i++) {
+		struct record_named other = named[1 - i];
+		record_named_seal(&other);
+		MDB_val k = {sizeof names[i], &names[i]}, v = {sizeof other, &other};
+		must(mdb_put(txn, meta, &k, &v, 0), "file");
+	}
+}
+
 int main(int argc, char **argv)
 {
 	MDB_txn *txn;
 
 	if (argc != 3) {
 		fprintf(stderr,
-			"usage: forge STORE codes|scales|fingerprint|format|lost|schema|reader|idle\n");
+			"usage: forge STORE codes|scales|fingerprint|format|lost|schema|names|reader|idle\n");
 		return 2;
 	}
 	const char *what = argv[2];
@@ -149,6 +177,8 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(what, "schema") == 0)
 		forge_schema(txn);
+	else if (strcmp(what, "names") == 0)
+		forge_names(txn);
 	else
 		forge_tiles(txn, what);
 	must(mdb_txn_commit(txn), "commit");

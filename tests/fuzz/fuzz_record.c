@@ -1,7 +1,8 @@
 /*
  * Property: any bytes are the header of the one tile that is wanted, or a refusal with a sentence; the same
- * of a chunk's prefix. The first byte chooses: a header as it is, a header whose own hash is made right (or
- * nothing would come past it), a chunk.
+ * of a chunk's prefix, and of what files hashed to, without a sentence. The first byte chooses: a header as
+ * it is, a header whose own hash is made right (or nothing would come past it), a chunk, what files hashed
+ * to, also with its hash made right.
  */
 #include "record.h"
 #include <stdlib.h>
@@ -61,6 +62,18 @@ static void try_chunk(const uint8_t *bytes, size_t size, const struct record_pla
 	}
 }
 
+static void try_named(const uint8_t *bytes, size_t size, bool sealed)
+{
+	struct record_named r, out;
+	if (sealed && size == sizeof r) {
+		memcpy(&r, bytes, sizeof r);
+		record_named_seal(&r);
+		bytes = (const uint8_t *)&r;
+	}
+	if (record_named_good(bytes, size, &out) && (!out.hashes.count || out.hashes.count > RECORD_PARTS))
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	struct record_plan plan;
@@ -68,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		return 0;
 	const uint8_t *rest = bytes + 1;
 	struct record_header h;
-	switch (bytes[0] % 3) {
+	switch (bytes[0] % 5) {
 	case 0:
 		try_header(rest, size - 1, &plan);
 		break;
@@ -79,8 +92,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		h.self = XXH3_64bits(&h, offsetof(struct record_header, self));
 		try_header((const uint8_t *)&h, sizeof h, &plan);
 		break;
-	default:
+	case 2:
 		try_chunk(rest, size - 1, &plan);
+		break;
+	default:
+		try_named(rest, size - 1, bytes[0] % 5 == 4);
 	}
 	return 0;
 }

@@ -13,8 +13,9 @@ static struct container_file files[2];
 static struct source source = {.files = files, .count = 1};
 static uid_t stranger;
 static const struct matrix_options plain = {.transpose = false};
-static const struct known_hashes hashes = {.count = 1, .of = {{1, 2, 3}}};
+static const struct content_hashes hashes = {.count = 1, .of = {{1, 2, 3}}};
 static struct known known;
+static struct hash_secret secret;
 
 static void put(int i, const char *text)
 {
@@ -44,6 +45,7 @@ static void up(void)
 		put(i, "some weights");
 		reopen(i);
 	}
+	hash_secret_public(&secret);
 	known_init(&known);
 }
 
@@ -71,7 +73,7 @@ static struct known_name name_of(const char *tensor, const struct matrix_options
 				 int64_t now)
 {
 	struct known_name n;
-	known_name_make(&n, &source, tensor, strlen(tensor) + 1, o, reader, now);
+	known_name_make(&n, &source, tensor, strlen(tensor) + 1, o, reader, now, &secret);
 	return n;
 }
 
@@ -84,17 +86,15 @@ static void learn(void)
 {
 	struct known_name n = name();
 	known_learn(&known, &n, &n, &hashes);
-	known_name_fini(&n);
 }
 
-/* Whether the files need not be read; takes the name. */
+/* Whether the files need not be read. */
 static bool finds(struct known_name n)
 {
-	struct known_hashes found;
+	struct content_hashes found;
 	bool is = known_find(&known, &n, &found);
 	if (is)
 		cr_expect_eq(memcmp(&found, &hashes, sizeof found), 0, "other hashes");
-	known_name_fini(&n);
 	return is;
 }
 
@@ -125,7 +125,6 @@ Test(known, who_can_write_the_file_has_it_read_while_anybody_has_it_open_to_writ
 	learn();
 	struct known_name idle = name();
 	bool told = idle.idle;
-	known_name_fini(&idle);
 	if (!told)
 		cr_skip_test("this file system does not tell who writes");
 	cr_expect(finds(name_of("", &plain, geteuid(), later)), "nobody can have");
@@ -191,7 +190,6 @@ Test(known, a_file_written_a_moment_ago_or_while_it_was_read_is_not_learnt)
 {
 	struct known_name young = name_of("", &plain, stranger, changed() + SECOND);
 	known_learn(&known, &young, &young, &hashes);
-	known_name_fini(&young);
 	cr_expect_not(finds(name()), "young");
 
 	struct known_name before = name();
@@ -199,7 +197,6 @@ Test(known, a_file_written_a_moment_ago_or_while_it_was_read_is_not_learnt)
 	struct known_name after = name();
 	known_learn(&known, &before, &after, &hashes);
 	cr_expect_not(finds(before), "changed meanwhile");
-	known_name_fini(&after);
 }
 
 Test(known, what_turned_out_to_be_wrong_is_forgotten)
@@ -209,7 +206,6 @@ Test(known, what_turned_out_to_be_wrong_is_forgotten)
 	learn();
 	known_forget(&known, &n);
 	known_forget(&known, &n);
-	known_name_fini(&n);
 	cr_expect_not(finds(name()));
 }
 
@@ -223,7 +219,6 @@ Test(known, no_more_than_so_many_are_kept_and_the_least_recently_used_goes)
 		snprintf(tensor, sizeof tensor, "t%d", i);
 		struct known_name n = name_of(tensor, &plain, stranger, later);
 		known_learn(&known, &n, &n, &hashes);
-		known_name_fini(&n);
 		if (i < 200)
 			cr_expect(finds(name()), "used all the time");
 	}
@@ -231,4 +226,67 @@ Test(known, no_more_than_so_many_are_kept_and_the_least_recently_used_goes)
 	cr_expect_eq(link_count(&known.entries), 256);
 	cr_expect_not(finds(name()));
 	cr_expect(finds(name_of("t599", &plain, stranger, later)));
+}
+
+Test(known, names_of_another_installation_are_of_no_use)
+{
+	learn();
+	cr_expect(finds(name()));
+	secret.bytes[7] ^= 1;
+	cr_expect_not(finds(name()));
+}
+
+Test(known, what_is_to_be_kept_is_told_once_and_again_when_it_has_changed)
+{
+	struct known_name n = name();
+	struct stored_name kept;
+
+	cr_expect_not(known_to_keep(&known, &n, &kept), "nothing is known");
+	learn();
+	if (!n.lasting)
+		cr_skip_test("this file system does not outlive a restart");
+	cr_assert(known_to_keep(&known, &n, &kept));
+	cr_expect_eq(memcmp(kept.digest, n.digest, sizeof n.digest), 0);
+	cr_expect_eq(memcmp(&kept.hashes, &hashes, sizeof hashes), 0);
+	cr_expect_eq(kept.idle, n.idle);
+	cr_expect_not(known_to_keep(&known, &n, &kept), "it is kept");
+	learn();
+	cr_expect_not(known_to_keep(&known, &n, &kept), "it is kept, and the same");
+	struct known_name busy = n;
+	busy.idle = false;
+	known_learn(&known, &busy, &n, &hashes);
+	cr_expect(known_to_keep(&known, &n, &kept) && !kept.idle);
+	const struct content_hashes others = {.count = 1, .of = {{9}}};
+	known_learn(&known, &busy, &busy, &others);
+	cr_expect(known_to_keep(&known, &n, &kept));
+	cr_expect_eq(memcmp(&kept.hashes, &others, sizeof others), 0);
+}
+
+Test(known, files_that_do_not_outlive_a_restart_are_not_kept)
+{
+	struct known_name n = name();
+	struct stored_name kept;
+
+	n.lasting = false;
+	learn();
+	cr_expect_not(known_to_keep(&known, &n, &kept));
+}
+
+Test(known, what_an_earlier_daemon_kept_is_believed_as_if_it_were_ours)
+{
+	struct known_name n = name();
+	struct stored_name rows[2] = {{.idle = false, .hashes = hashes}, {.hashes = hashes}}, kept;
+
+	memcpy(rows[0].digest, n.digest, sizeof n.digest);
+	known_restore(&known, rows, 2);
+	cr_expect_eq(known.count, 2);
+	cr_expect(finds(n));
+	cr_expect_not(known_to_keep(&known, &n, &kept), "it is kept already");
+	n.foreign = false;
+	n.idle = true;
+	cr_expect_not(finds(n), "somebody could write it when it was hashed");
+	known_forget(&known, &n);
+	rows[0].idle = true;
+	known_restore(&known, rows, 1);
+	cr_expect(finds(n));
 }
