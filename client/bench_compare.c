@@ -14,6 +14,7 @@
 #include "setting.h"
 #include "spare.h"
 #include "table.h"
+#include "plain.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -364,8 +365,7 @@ static void print_side(const char *name, const struct side *s)
 	snprintf(text, sizeof text, "%s: npud %s%s, device %s %s, %lld other client(s), load %.1f%s",
 		 s->setting.text[0] ? s->setting.text : "as it is", version, s->own ? " of its own" : "",
 		 device, health, (long long)clients, load, held);
-	cleanup(freep) char *escaped = table_escape(text);
-	printf("%s: %s\n", name, escaped ? escaped : "");
+	plain_line(stdout, "%s: %s", name, text);
 }
 
 static int print_table(const struct bench *b, const struct comparison_result *r, json_t *reasons)
@@ -404,7 +404,7 @@ static int print_table(const struct bench *b, const struct comparison_result *r,
 	size_t count = json_array_size(reasons);
 	printf("verdict: %s\n", count ? "does not hold" : "holds");
 	for (size_t i = 0; i < count; i++)
-		printf("- %s\n", json_string_value(json_array_get(reasons, i)));
+		plain_line(stdout, "- %s", json_string_value(json_array_get(reasons, i)));
 	return 0;
 }
 

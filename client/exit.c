@@ -1,4 +1,7 @@
+#define _GNU_SOURCE 1
 #include "exit.h"
+#include "own.h"
+#include "plain.h"
 #include "standard.h"
 
 #include <errno.h>
@@ -66,10 +69,12 @@ int exit_status(int error)
 
 static void complain(const char *format, va_list args)
 {
+	cleanup(freep) char *text = NULL;
+
 	fflush(stdout);
-	fprintf(stderr, "%s: ", exit_name);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	plain_line(stderr, "%s: %s", exit_name, text ? text : "not enough memory to say what");
 }
 
 int exit_complain(int status, const char *format, ...)
@@ -89,7 +94,12 @@ int exit_usage(const char *format, ...)
 	va_start(args, format);
 	complain(format, args);
 	va_end(args);
-	fprintf(stderr, "%s: '%s --help' shows how it is used\n", exit_name, exit_name);
+	return exit_help();
+}
+
+int exit_help(void)
+{
+	plain_line(stderr, "%s: '%s --help' shows how it is used", exit_name, exit_name);
 	return EX_USAGE;
 }
 

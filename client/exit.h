@@ -23,11 +23,14 @@ void exit_begin(const char *name);
 /* The exit status for an NPU_E_ number (0 gives 0). */
 int exit_status(int error);
 
-/* Prints "name: message" on stderr and returns `status`. */
+/* Prints the line "name: message" on stderr, as plain.h has it, and returns `status`. */
 int exit_complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Complains about a wrong command line, points at --help and returns EX_USAGE. */
 int exit_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Points at --help alone, where what is wrong has been said; returns EX_USAGE. */
+int exit_help(void);
 
 /* Complains with the client's sentence for `error` (`what` before it unless NULL); returns
  * exit_status(error). */

@@ -1,6 +1,7 @@
 #include "exit.h"
 #include "npu-head.h"
 #include "table.h"
+#include "plain.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,18 +92,17 @@ static int print_table(struct inspection *n)
 		return exit_complain(EX_TEMPFAIL, "not enough memory for the table");
 	if (!n->options->headers)
 		return 0;
-	char *head = table_escape(i->head);
-	if (!head)
-		return exit_complain(EX_TEMPFAIL, "not enough memory for the table");
-	printf("%s%s, %" PRIu64 " tensors", i->tensors ? "\n" : "", i->format, i->tensors);
+	char files[48] = "";
 	if (i->files > 1)
-		printf(" in %" PRIu64 " files", i->files);
+		snprintf(files, sizeof files, " in %" PRIu64 " files", i->files);
+	if (i->tensors)
+		puts("");
 	if (i->head[0])
-		printf("; head: %s (%s)%s%s\n", head, i->why, i->note[0] ? ", which cannot be used: " : "",
-		       i->note);
+		plain_line(stdout, "%s, %" PRIu64 " tensors%s; head: %s (%s)%s%s", i->format, i->tensors,
+			   files, i->head, i->why, i->note[0] ? ", which cannot be used: " : "", i->note);
 	else
-		printf("; no head: %s\n", i->note);
-	free(head);
+		plain_line(stdout, "%s, %" PRIu64 " tensors%s; no head: %s", i->format, i->tensors, files,
+			   i->note);
 	return 0;
 }
 

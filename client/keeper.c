@@ -8,6 +8,7 @@
 #include "descendants.h"
 #include "exit.h"
 #include "table.h"
+#include "plain.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -63,7 +64,7 @@ static void show(struct keeper *k, const char *line)
 {
 	if (!k->terminal || strcmp(line, k->shown) == 0)
 		return;
-	char *harmless = table_escape(line);
+	char *harmless = plain_copy(line);
 	fprintf(stderr, "\r\033[K%s", harmless ? harmless : "");
 	fflush(stderr);
 	free(harmless);
@@ -231,10 +232,8 @@ static void tell_beside(struct keeper *k)
 	if (!k->info.beside[0] || k->told)
 		return;
 	k->told = true;
-	char *harmless = table_escape(k->info.beside);
 	exit_complain(0, "the NPU is used without a ticket, too: %s; see npuctl who, or take --alone",
-		      harmless ? harmless : "");
-	free(harmless);
+		      k->info.beside);
 }
 
 static void confirm(struct keeper *k)

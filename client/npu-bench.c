@@ -3,6 +3,7 @@
 #include "bench.h"
 #include "exit.h"
 #include "table.h"
+#include "plain.h"
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,11 +103,15 @@ int main(int argc, char **argv)
 					      {}};
 	struct bench_options o = {
 		.clients = "1,2,4,8,16", .headers = true, .threads = 1, .rounds = 3, .tolerance = -1};
+	static char name[] = "npu-bench";
 	double number;
 	int at;
 
-	exit_begin("npu-bench");
-	while ((at = getopt_long(argc, argv, "c:t:w:n:s:a:b:hV", longs, NULL)) != -1)
+	exit_begin(name);
+	if (argc < 1)
+		return exit_usage("nothing to do");
+	argv[0] = name; /* how getopt begins its complaints */
+	while ((at = plain_getopt(argc, argv, "c:t:w:n:s:a:b:hV", longs)) != -1)
 		switch (at) {
 		case 'c':
 			o.clients = optarg;
@@ -168,8 +173,7 @@ int main(int argc, char **argv)
 			puts("npu-bench " NPUD_VERSION);
 			return exit_flush(0);
 		default:
-			fputs("npu-bench: 'npu-bench --help' shows how it is used\n", stderr);
-			return EX_USAGE;
+			return exit_help();
 		}
 	if (optind == argc)
 		return exit_usage("no command was given; 'clients' and 'compare' are two");

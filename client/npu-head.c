@@ -1,6 +1,7 @@
 /* npu-head: output heads from the shell; see docs/man/npu-head.1.scd. */
 #include "npu-head.h"
 #include "exit.h"
+#include "plain.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -113,8 +114,7 @@ static int set_option(struct options *o, int option)
 		o->headers = false;
 		break;
 	default: /* getopt has said what is wrong */
-		fprintf(stderr, "npu-head: 'npu-head --help' shows how it is used\n");
-		return EX_USAGE;
+		return exit_help();
 	}
 	if (good)
 		return 0;
@@ -177,7 +177,7 @@ int main(int argc, char **argv)
 	if (argc < 1)
 		return exit_usage("nothing to do");
 	argv[0] = name; /* how getopt begins its complaints */
-	while ((option = getopt_long(argc, argv, "x:r:m:k:o:n:Tw:l:s:jNhV", long_options, NULL)) != -1) {
+	while ((option = plain_getopt(argc, argv, "x:r:m:k:o:n:Tw:l:s:jNhV", long_options)) != -1) {
 		if (option == 'h') {
 			help();
 			return exit_flush(0);

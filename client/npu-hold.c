@@ -6,6 +6,7 @@
 #include "descendants.h"
 #include "exit.h"
 #include "keeper.h"
+#include "plain.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -126,7 +127,7 @@ static int read_options(int argc, char **argv, struct hold *hold)
 	uint64_t ms;
 	int option;
 
-	while ((option = getopt_long(argc, argv, "+t:sc:w:nl:g:hV", options, NULL)) != -1) {
+	while ((option = plain_getopt(argc, argv, "+t:sc:w:nl:g:hV", options)) != -1) {
 		switch (option) {
 		case 't':
 			if (!read_time(optarg, 60000, &t->duration_ms))
@@ -171,8 +172,7 @@ static int read_options(int argc, char **argv, struct hold *hold)
 			puts("npu-hold " NPUD_VERSION);
 			return exit_flush(0);
 		default: /* getopt has said what is wrong */
-			fprintf(stderr, "npu-hold: 'npu-hold --help' shows how it is used\n");
-			return EX_USAGE;
+			return exit_help();
 		}
 	}
 	t->endless = timed && t->duration_ms == 0;

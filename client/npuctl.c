@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "npuctl.h"
+#include "plain.h"
 
 #ifndef NPUD_VERSION
 #define NPUD_VERSION "unknown"
@@ -28,10 +29,7 @@ int print_json(json_t *root)
 
 void print_stranger(const char *field, const char *text)
 {
-	char *escaped = table_escape(text ? text : "");
-
-	printf("%-10s  %s\n", field, escaped && *escaped ? escaped : "-");
-	free(escaped);
+	plain_line(stdout, "%-10s  %s", field, text && *text ? text : "-");
 }
 
 static void print_trouble(const struct npu_status *s)
@@ -301,14 +299,12 @@ static int print_event(void *arg, const struct npu_event_row *row)
 		puts("");
 		return fflush(stdout);
 	}
-	char *kind = table_escape(row->kind), *text = table_escape(row->text);
 	strftime(when, sizeof when, "%F %T", localtime_r(&seconds, &tm));
-	printf("%s  %-10s  ", when, kind ? kind : "");
 	if (row->session)
-		printf("session %" PRIu64 " of uid %" PRIu64 ": ", row->session, row->uid);
-	puts(text ? text : "");
-	free(kind);
-	free(text);
+		plain_line(stdout, "%s  %-10s  session %" PRIu64 " of uid %" PRIu64 ": %s", when, row->kind,
+			   row->session, row->uid, row->text);
+	else
+		plain_line(stdout, "%s  %-10s  %s", when, row->kind, row->text);
 	return fflush(stdout);
 }
 
@@ -328,8 +324,7 @@ static int do_events(npu_client *c, const struct options *o)
 			return 0;		   /* exit_flush tells */
 		if (!first && is_absence(error)) { /* of a daemon that may come back */
 			if (!absent)
-				fprintf(stderr, "npuctl: %s; waiting for it to come back\n",
-					npu_error_text(c));
+				exit_complain(0, "%s; waiting for it to come back", npu_error_text(c));
 			absent = true;
 			nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
 			continue;
@@ -338,7 +333,7 @@ static int do_events(npu_client *c, const struct options *o)
 		if (error)
 			return exit_npu(c, error, NULL);
 		if (lost && !first)
-			fprintf(stderr, "npuctl: some events were lost before these\n");
+			exit_complain(0, "some events were lost before these");
 		first = false;
 	} while (o->follow);
 	return 0;
@@ -462,7 +457,7 @@ int main(int argc, char **argv)
 	if (argc < 1)
 		return exit_usage("nothing to do");
 	argv[0] = name; /* how getopt begins its complaints */
-	while ((option = getopt_long(argc, argv, "c:fs:jNhV", long_options, NULL)) != -1) {
+	while ((option = plain_getopt(argc, argv, "c:fs:jNhV", long_options)) != -1) {
 		int status = reading_set(&o.reading, option, optarg);
 		if (status != READING_NONE) {
 			o.reading_given = true;
@@ -503,8 +498,7 @@ int main(int argc, char **argv)
 			printf("npuctl %s\n", NPUD_VERSION);
 			return exit_flush(0);
 		default: /* getopt has said what is wrong */
-			fprintf(stderr, "npuctl: 'npuctl --help' shows how it is used\n");
-			return EX_USAGE;
+			return exit_help();
 		}
 	}
 	if (optind == argc)

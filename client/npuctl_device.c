@@ -1,5 +1,6 @@
 /* npuctl device: how the device is, what it has done, what it can run. */
 #include "npuctl.h"
+#include "plain.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -63,10 +64,7 @@ static int print_object(const struct npu_device *d, json_t *designs)
 
 static void print_line(const char *field, const char *text)
 {
-	char *escaped = table_escape(text);
-
-	printf("%-16s  %s\n", field, escaped && *escaped ? escaped : "-");
-	free(escaped);
+	plain_line(stdout, "%-16s  %s", field, *text ? text : "-");
 }
 
 static int print_text(const struct npu_device *d, const struct table *designs, bool headers)

@@ -3,6 +3,7 @@
 #include "output.h"
 #include "own.h"
 #include "q4hi.h"
+#include "plain.h"
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -65,8 +66,8 @@ static int print_added(const struct options *o, const struct npu_head_info *i)
 			"layout", table_json_string(i->layout), "bytes", (json_int_t)i->bytes, "packed",
 			(json_int_t)i->packed, "written", (json_int_t)i->written, "refused",
 			(json_int_t)i->refused, "seconds", table_json_real(i->seconds)));
-	printf("%.8s  %" PRIu32 " tiles, %s: %" PRIu64 " written, %" PRIu64 " were there\n", i->hash,
-	       i->tiles, table_format_bytes(bytes, i->bytes), i->written, i->tiles - i->written);
+	plain_line(stdout, "%.8s  %" PRIu32 " tiles, %s: %" PRIu64 " written, %" PRIu64 " were there",
+		   i->hash, i->tiles, table_format_bytes(bytes, i->bytes), i->written, i->tiles - i->written);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
  * write there may change it. */
 #include "npuctl.h"
 #include "kernelplace.h"
+#include "plain.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,7 +49,7 @@ static int show(const char *place, const struct options *o)
 		status = print_json(
 			json_pack("{so sO}", "kernels", table_json_string(place), "designs", l.array));
 	else if (code)
-		printf("no kernel set at %s: npuctl kernels import DIR takes one in\n", place);
+		plain_line(stdout, "no kernel set at %s: npuctl kernels import DIR takes one in", place);
 	else if (table_print(&l.table, stdout, o->headers))
 		status = no_memory();
 	json_decref(l.array);

@@ -1,6 +1,7 @@
 /* npuctl's commands about the image store. */
 #include "npuctl.h"
 #include "output.h"
+#include "plain.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,12 +263,9 @@ static int add_bad(void *arg, const struct npu_stored_bad_row *row)
 					 table_json_string(row->text), "removed", (int)row->removed))
 			       ? NPU_E_NO_MEMORY
 			       : 0;
-	char *label = table_escape(row->label), *text = table_escape(row->text);
 	progress_end(&v->progress); /* which stands on the terminal where this goes */
-	printf("%.8s  %s: %s: %s%s\n", row->hash, label ? label : "", row->reason, text ? text : "",
-	       row->removed ? "; removed" : "");
-	free(label);
-	free(text);
+	plain_line(stdout, "%.8s  %s: %s: %s%s", row->hash, row->label, row->reason, row->text,
+		   row->removed ? "; removed" : "");
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* npuctl's commands about tickets. */
 #include "npuctl.h"
+#include "plain.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -159,12 +160,9 @@ static int add_before(void *arg, const struct npu_ticket_info *t)
 	if (w->before)
 		return json_array_append_new(w->before, json_of_ticket(t)) ? NPU_E_NO_MEMORY : 0;
 	w->count++;
-	char *label = table_escape(t->label), *command = table_escape(t->command);
-	printf("%s %" PRIu64 " of uid %" PRIu64 " (pid %" PRIu64 "): %s, %s%s%s%s%s\n", "  ticket", t->ticket,
-	       t->uid, t->pid, t->state, t->mode, label && *label ? ", " : "", label ? label : "",
-	       command && *command ? ": " : "", command ? command : "");
-	free(label);
-	free(command);
+	plain_line(stdout, "  ticket %" PRIu64 " of uid %" PRIu64 " (pid %" PRIu64 "): %s, %s%s%s%s%s",
+		   t->ticket, t->uid, t->pid, t->state, t->mode, *t->label ? ", " : "", t->label,
+		   *t->command ? ": " : "", t->command);
 	return 0;
 }
 
@@ -178,10 +176,8 @@ static int add_foreign(void *arg, const struct npu_foreign_row *row)
 			       ? NPU_E_NO_MEMORY
 			       : 0;
 	w->count++;
-	char *command = table_escape(row->command);
-	printf("  without a ticket: pid %" PRIu64 " of uid %" PRIu64 " (%s)\n", row->pid, row->uid,
-	       command ? command : "");
-	free(command);
+	plain_line(stdout, "  without a ticket: pid %" PRIu64 " of uid %" PRIu64 " (%s)", row->pid, row->uid,
+		   row->command);
 	return 0;
 }
 
@@ -201,13 +197,11 @@ int do_why(npu_client *c, const struct options *o)
 		w.before = json_array();
 		w.foreign = json_array();
 	} else {
-		char *reason = table_escape(info.why);
 		char text[TABLE_UNIT];
-		printf("ticket %" PRIu64 " is %s: %s\n", info.ticket, info.state, reason ? reason : "");
+		plain_line(stdout, "ticket %" PRIu64 " is %s: %s", info.ticket, info.state, info.why);
 		if (info.place)
 			printf("place %" PRIu64 " in the queue; granted within %s at the latest\n",
 			       info.place, table_format_uptime(text, info.bound_ms));
-		free(reason);
 	}
 	error = npu_ticket_why(c, ticket, &info, add_before, add_foreign, &w);
 	if (error) {
@@ -263,16 +257,16 @@ int do_who(npu_client *c, const struct options *o)
 			(json_int_t)who.contexts_used, "contexts_max", (json_int_t)who.contexts_max,
 			"contexts_own", (json_int_t)who.contexts_own, "foreign", w.foreign));
 	if (!who.there)
-		printf("%s: there is no such device\n", who.node);
+		plain_line(stdout, "%s: there is no such device", who.node);
 	else if (w.count == 0)
-		printf("%s: nobody uses it without a ticket\n", who.node);
+		plain_line(stdout, "%s: nobody uses it without a ticket", who.node);
 	if (who.contexts_max)
 		printf("hardware contexts: %" PRIu64 " of %" PRIu64 " in use, %" PRIu64 " by npud, %" PRIu64
 		       " by others\n",
 		       who.contexts_used, who.contexts_max, who.contexts_own,
 		       who.contexts_used - who.contexts_own);
 	if (who.lock_keeper[0])
-		printf("%s: locked by %s\n", who.lock, who.lock_keeper);
+		plain_line(stdout, "%s: locked by %s", who.lock, who.lock_keeper);
 	if (who.hidden)
 		printf("npud may not look into %" PRIu64 " processes of other users\n", who.hidden);
 	return 0;

@@ -1,6 +1,7 @@
 /* npuctl top: what the daemon does now: rates, who has the NPU and who waits, which heads and which clients
  * are busy. */
 #include "npuctl.h"
+#include "plain.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -263,12 +264,8 @@ static int print_text(const struct look *l, const struct options *o, bool termin
 
 	if (!f)
 		return no_memory();
-	char *version = table_escape(s->version), *reason = table_escape(s->reason);
-	fprintf(f, "npud %s, up %s; device %s %s%s%s\n", version ? version : "",
-		table_format_uptime(up, s->uptime_ms), s->device, s->health, reason && *reason ? ": " : "",
-		reason ? reason : "");
-	free(version);
-	free(reason);
+	plain_line(f, "npud %s, up %s; device %s %s%s%s", s->version, table_format_uptime(up, s->uptime_ms),
+		   s->device, s->health, *s->reason ? ": " : "", s->reason);
 	fprintf(f,
 		"%.1f rows/s, %.1f requests/s, %" PRIu64 " in flight; %" PRIu64
 		" clients; %s resident; %" PRIu64 " hold, %" PRIu64 " wait\n",
@@ -304,7 +301,8 @@ int do_top(npu_client *c, const struct options *o)
 		nanosleep(&(struct timespec){.tv_sec = INTERVAL_S}, NULL);
 		error = look_at(c, &now);
 		if (!left && is_absence(error)) { /* of a daemon that may come back */
-			printf("\033[H\033[Jnpuctl: %s; waiting for it to come back\n", npu_error_text(c));
+			fputs("\033[H\033[J", stdout);
+			plain_line(stdout, "npuctl: %s; waiting for it to come back", npu_error_text(c));
 			fflush(stdout);
 			look_fini(&now);
 			error = 0;

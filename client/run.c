@@ -3,6 +3,7 @@
 #include "npu-head.h"
 #include "output.h"
 #include "table.h"
+#include "plain.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -384,13 +385,13 @@ int command_run(const struct options *o, char *const *operands)
 static void print_head(const struct npu_head_info *i)
 {
 	char bytes[TABLE_UNIT], seconds[TABLE_UNIT];
-	char *tensor = table_escape(i->tensor);
 
-	printf("tensor    %s, %s (%s)\n", tensor ? tensor : "", i->type, i->why);
-	printf("shape     %" PRIu32 " words of %" PRIu32 "; %" PRIu32 " tiles of %" PRIu32 " x %" PRIu32
-	       ", %s\n",
-	       i->nv, i->h, i->tiles, i->kpad, i->tile, i->layout);
-	printf("hash      %s\n", i->hash);
+	plain_line(stdout, "tensor    %s, %s (%s)", i->tensor, i->type, i->why);
+	plain_line(stdout,
+		   "shape     %" PRIu32 " words of %" PRIu32 "; %" PRIu32 " tiles of %" PRIu32 " x %" PRIu32
+		   ", %s",
+		   i->nv, i->h, i->tiles, i->kpad, i->tile, i->layout);
+	plain_line(stdout, "hash      %s", i->hash);
 	printf("memory    %s, %s in %s\n", table_format_bytes(bytes, i->bytes),
 	       i->attached ? "was resident already, found" : "loaded",
 	       table_format_seconds(seconds, i->seconds));
@@ -399,7 +400,6 @@ static void print_head(const struct npu_head_info *i)
 		       " written), %" PRIu64 " refused\n",
 		       i->from_store, i->packed, i->written, i->refused);
 	table_print_lines("refused   ", i->refusals);
-	free(tensor);
 }
 
 static int open_all(struct run *r)

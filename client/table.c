@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "npu.h"
+#include "own.h"
+#include "plain.h"
 
 void table_init(struct table *t, const struct table_column *columns, size_t width)
 {
@@ -20,10 +22,12 @@ void table_fini(struct table *t)
 	*t = (struct table){0};
 }
 
-static void table_add(struct table *t, const char *text)
+static void table_add(struct table *t, const char *cell)
 {
-	size_t length = strlen(text) + 1;
+	cleanup(freep) char *text = plain_copy(cell);
+	size_t length = text ? strlen(text) + 1 : 0;
 
+	t->failed |= !text;
 	if (t->failed)
 		return;
 	if (t->room - t->used < length) {
@@ -67,13 +71,7 @@ void table_cell(struct table *t, const char *format, ...)
 
 void table_stranger(struct table *t, const char *text)
 {
-	char *escaped = table_escape(text ? text : "");
-
-	if (!escaped)
-		t->failed = true;
-	else
-		table_add(t, *escaped ? escaped : "-");
-	free(escaped);
+	table_add(t, text && *text ? text : "-");
 }
 
 void table_bytes(struct table *t, uint64_t bytes)
@@ -178,66 +176,11 @@ const char *table_format_uptime(char out[static TABLE_UNIT], uint64_t ms)
 	return out;
 }
 
-/* The code point at `s` and its length, or length 1 and UINT32_MAX when it is not UTF-8. */
-static size_t decode(const unsigned char *s, uint32_t *point)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t length = *s < 0x80 ? 1 : *s >> 5 == 6 ? 2 : *s >> 4 == 14 ? 3 : *s >> 3 == 30 ? 4 : 0;
-	uint32_t value;
-
-	*point = UINT32_MAX;
-	if (!length)
-		return 1;
-	value = length == 1 ? *s : *s & (0xffu >> (length + 1));
-	for (size_t i = 1; i < length; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 1;
-		value = value << 6 | (s[i] & 0x3f);
-	}
-	if (value < least[length] || value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
-		return 1;
-	*point = value;
-	return length;
-}
-
-/* Moves the cursor, breaks the line or turns the direction of what follows. */
-static bool harmful(uint32_t p)
-{
-	return p < 0x20 || (p >= 0x7f && p < 0xa0) || p == 0x61c || p == 0x200e || p == 0x200f ||
-	       (p >= 0x2028 && p <= 0x202e) || (p >= 0x2066 && p <= 0x2069);
-}
-
-char *table_escape(const char *text)
-{
-	const unsigned char *s = (const unsigned char *)text;
-	/* The longest growth is one byte to four (a stray byte) or to six (\u{1b}). */
-	char *out = malloc(strlen(text) * 6 + 1), *end = out;
-	uint32_t point;
-
-	if (!out)
-		return NULL;
-	while (*s) {
-		size_t length = decode(s, &point);
-
-		if (point == UINT32_MAX)
-			end += sprintf(end, "\\x%02x", *s);
-		else if (harmful(point))
-			end += sprintf(end, "\\u{%" PRIx32 "}", point);
-		else if (point == '\\')
-			end += sprintf(end, "\\\\");
-		else
-			end = mempcpy(end, s, length);
-		s += length;
-	}
-	*end = '\0';
-	return out;
-}
-
 void table_print_lines(const char *before, const char *text)
 {
 	for (const char *line = text; *line;) {
 		int size = (int)strcspn(line, "\n");
-		printf("%s%.*s\n", before, size, line);
+		plain_line(stdout, "%s%.*s", before, size, line);
 		line += size + (line[size] == '\n');
 	}
 }
@@ -252,7 +195,7 @@ json_t *table_json_string(const char *text)
 	value = json_string(text);
 	if (value)
 		return value;
-	escaped = table_escape(text);
+	escaped = plain_copy(text);
 	value = escaped ? json_string(escaped) : NULL;
 	free(escaped);
 	return value;

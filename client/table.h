@@ -1,5 +1,5 @@
 /*
- * table: what the tools print for people: aligned columns, units, strangers' strings made harmless; and the
+ * table: what the tools print for people: aligned columns, units; and the
  * two JSON helpers their --json shares. One thread.
  */
 #ifndef TABLE_H
@@ -27,9 +27,10 @@ struct table {
 
 /* An empty table; `columns` has to outlive it. */
 void table_init(struct table *t, const struct table_column *columns, size_t width);
-/* Adds the next cell, row by row; running out of memory is remembered and reported by table_print. */
+/* Adds the next cell, row by row, as plain.h has it; running out of memory is remembered and reported by
+ * table_print. */
 void table_cell(struct table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Adds a string that a stranger chose: control characters are escaped. */
+/* Adds a string, or "-" where there is none. */
 void table_stranger(struct table *t, const char *text);
 /* Adds "131.1 MB". */
 void table_bytes(struct table *t, uint64_t bytes);
@@ -45,16 +46,10 @@ const char *table_format_bytes(char out[static TABLE_UNIT], uint64_t bytes);
 const char *table_format_seconds(char out[static TABLE_UNIT], double seconds);
 const char *table_format_uptime(char out[static TABLE_UNIT], uint64_t ms);
 
-/*
- * A copy of `text` for a terminal: backslashes doubled, control and direction characters as \u{9b}, bytes
- * that are not UTF-8 as \xff. The caller frees it; NULL when there is no memory.
- */
-char *table_escape(const char *text);
-
 /* Prints each line of `text` on stdout behind `before`: what the daemon tells as several lines. */
 void table_print_lines(const char *before, const char *text);
 
-/* `text` as a JSON string, escaped as above when it is not UTF-8; JSON null for NULL. */
+/* `text` as a JSON string, as plain.h has it where it is not UTF-8; JSON null for NULL. */
 json_t *table_json_string(const char *text);
 /* A number, or "inf", "-inf", "nan" as a string, which JSON has no numbers for. */
 json_t *table_json_real(double value);

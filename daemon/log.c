@@ -1,4 +1,5 @@
 #include "log.h"
+#include "plain.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -16,5 +17,5 @@ void log_line(const char *what, uint64_t id, const char *format, ...)
 	strftime(when, sizeof when, "%FT%TZ", gmtime_r(&now, &tm));
 	if (id)
 		snprintf(who, sizeof who, " %llu", (unsigned long long)id);
-	fprintf(stderr, "%s %s%s: %s\n", when, what, who, text);
+	plain_line(stderr, "%s %s%s: %s", when, what, who, text);
 }

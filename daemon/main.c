@@ -1,5 +1,6 @@
 #include "exporter.h"
 #include "log.h"
+#include "plain.h"
 #include "probe.h"
 #include "server.h"
 #include "standard.h"
@@ -32,7 +33,7 @@ static const char help[] =
 
 static int fail(const struct err *err)
 {
-	fprintf(stderr, "npud: %s\n", err->text);
+	plain_line(stderr, "npud: %s", err->text);
 	return err->code == NPU_E_BAD_VALUE					 ? 64
 	       : err->code == NPU_E_BAD_CONFIG || err->code == NPU_E_NOT_ALLOWED ? 78
 	       : err->code == NPU_E_IN_USE					 ? 75
@@ -55,9 +56,9 @@ static void print_step(void *arg, enum probe_verdict verdict, const char *what, 
 	static const char *const words[] = {[PROBE_GOOD] = "ok", [PROBE_BAD] = "BAD", [PROBE_SKIPPED] = "-"};
 
 	(void)arg;
-	printf("%-3s %-10s  %s\n", words[verdict], what, found);
+	plain_line(stdout, "%-3s %-10s  %s", words[verdict], what, found);
 	if (*cure)
-		printf("%16s%s\n", "-> ", cure);
+		plain_line(stdout, "%16s%s", "-> ", cure);
 	fflush(stdout);
 }
 
@@ -98,7 +99,7 @@ int main(int argc, char **argv)
 
 	if (!standard_begin())
 		return 70;
-	while ((option = getopt_long(argc, argv, "c:fs:hV", options, NULL)) != -1) {
+	while ((option = plain_getopt(argc, argv, "c:fs:hV", options)) != -1) {
 		switch (option) {
 		case 'c':
 			source.file = optarg;
@@ -132,15 +133,15 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "npud: %s: npud takes no arguments; try --help\n", argv[optind]);
+		plain_line(stderr, "npud: %s: npud takes no arguments; try --help", argv[optind]);
 		return 64;
 	}
 	if (config_load(&config, &source, &err))
 		return fail(&err);
 	if (check) {
-		printf("%s: good; socket %s, cache %s, state %s\n",
-		       source.file && *source.file ? source.file : "defaults", config.socket,
-		       config.cache_dir, config.state_dir);
+		plain_line(stdout, "%s: good; socket %s, cache %s, state %s",
+			   source.file && *source.file ? source.file : "defaults", config.socket,
+			   config.cache_dir, config.state_dir);
 		return flush(0);
 	}
 	if (device)

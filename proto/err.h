@@ -57,8 +57,8 @@ const char *err_sentence(int code);
 
 /*
  * A printable copy of bytes that a stranger chose (a tensor's name, a label) for a message or a
- * terminal: control bytes, quotes, backslashes and what is not UTF-8 become \xNN; cut at `room`
- * with "...". Returns `to`.
+ * terminal: quotes and what plain.h does not show become \xNN; cut at `room` with "...". Made printable
+ * twice (by a client and by the daemon) it is as made printable once. Returns `to`.
  */
 const char *err_printable(char *to, size_t room, const char *from, size_t size);
 

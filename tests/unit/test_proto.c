@@ -485,7 +485,7 @@ Test(proto, printable_escapes_what_drives_a_terminal)
 	printed("a\nb\0c\x7f", 6, 64, "a\\x0ab\\x00c\\x7f");
 	printed("\xc2\x9b", 2, 64, "\\xc2\\x9b");
 	printed("\xc2\xa0\xc3\xa9\xf0\x9f\x98\x80", 8, 64, "\xc2\xa0\xc3\xa9\xf0\x9f\x98\x80");
-	printed("\"\\'", 3, 64, "\\x22\\x5c'");
+	printed("\"\\'", 3, 64, "\\x22\\'");
 	printed("\xff\xc3(\xed\xa0\x80", 6, 64, "\\xff\\xc3(\\xed\\xa0\\x80");
 	printed("\xe2\x82", 2, 64, "\\xe2\\x82");
 	printed("abcdefghij", 10, 8, "abcd...");
