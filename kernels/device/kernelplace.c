@@ -47,7 +47,11 @@ static int refuse_errno(struct device_why *why, const char *what)
 	int error = errno;
 
 	if (error == ENOENT || error == ENOTDIR)
-		return refuse(why, DEVICE_E_ABSENT, "%.250s: %s", what, strerror(error));
+		return refuse(
+			why, DEVICE_E_ABSENT,
+			"%.250s: %s; a kernel set is a directory with kernels.json and every file that it "
+			"names, or with what mlir-aie builds (docs/kernels.md)",
+			what, strerror(error));
 	if (error == EACCES || error == EPERM || error == EROFS)
 		return refuse(why, DEVICE_E_DENIED, "%.250s: %s; run it as root, or as the user npud runs as",
 			      what, strerror(error));
@@ -70,7 +74,15 @@ static int place_open(struct place *p, const char *place, struct device_why *why
 	snprintf(p->old, sizeof p->old, "%s.old", p->name);
 	*slash = '\0';
 	p->directory = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = p->directory < 0 || flock(p->directory, LOCK_EX) ? refuse_errno(why, p->path) : DEVICE_OK;
+	int r = DEVICE_OK;
+	if (p->directory < 0 && errno == ENOENT)
+		r = refuse(why, DEVICE_E_BAD_CALL,
+			   "%.250s: there is no such directory for a kernel set to go to: make it, or name "
+			   "another "
+			   "place in [device] kernels",
+			   p->path);
+	else if (p->directory < 0 || flock(p->directory, LOCK_EX))
+		r = refuse_errno(why, p->path);
 	*slash = '/';
 	if (r && p->directory >= 0)
 		close(p->directory);

@@ -42,7 +42,7 @@ refused() { # STATUS DIR TEXT...
 	[ "$(designs)" = "512 512" ] || fail "$*: the set is $(designs) afterwards"
 	[ "$(sets)" = 1 ] || fail "$*: $(ls "$work/state")"
 }
-refused 66 "$work/nowhere" "No such file"
+refused 66 "$work/nowhere" "No such file" "a kernel set is a directory with kernels.json"
 mkdir "$work/empty"
 refused 66 "$work/empty" "neither a kernels.json nor files named as mlir-aie names them"
 cp -r "$work/b" "$work/damaged" && truncate -s 1000 "$work/damaged/0.xclbin"
@@ -97,6 +97,12 @@ start_soft "" "kernels = $work/b"
 expect 73 "$npuctl" kernels import "$work/build"
 says "$work/b is no kernel set that npuctl imported"
 [ "$(designs)" = 256 ] || fail "$work/b was touched"
+stop_daemon
+
+# Where there is no directory for it, that is said.
+start_soft "" "kernels = $work/not/there"
+expect 73 "$npuctl" kernels import "$work/b"
+says "$work/not: there is no such directory for a kernel set to go to"
 stop_daemon
 
 # Who may not write there is told so.
