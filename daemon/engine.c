@@ -18,8 +18,7 @@ void target_fini(struct target *t)
 
 uint64_t target_bytes(const struct target *t)
 {
-	const struct geometry *g = &t->image.geometry;
-	return t->image.size + (t->device ? (uint64_t)g->tiles * g->kd * g->nd : 0);
+	return image_bytes(&t->image.geometry, t->device);
 }
 
 int engine_init(struct engine *e, struct kernels *kernels, unsigned threads)

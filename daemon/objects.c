@@ -165,7 +165,7 @@ struct claim object_claim(const struct load *l)
 				.layout = g->layout,
 			},
 		.bytes = placement_bytes(&l->placement, g),
-		.transient = load_transient(l),
+		.transient = load_transient(l) + placement_transient(&l->placement, g),
 		.fleeting = l->request.fleeting,
 	};
 	snprintf(c.identity.role, sizeof c.identity.role, "%s",

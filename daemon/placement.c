@@ -1,6 +1,5 @@
 #include "placement.h"
 #include "own.h"
-#include "pages.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -48,10 +47,14 @@ static bool take_weights(struct placement *p, int8_t **codes)
 
 uint64_t placement_bytes(const struct placement *p, const struct geometry *g)
 {
-	size_t codes = (size_t)g->tiles * g->kd * g->nd;
+	return image_bytes(g, p->design);
+}
 
-	return p->design ? pages_size(codes) + pages_size(geometry_bytes(g) - codes)
-			 : pages_size(geometry_bytes(g));
+uint64_t placement_transient(const struct placement *p, const struct geometry *g)
+{
+	uint64_t host = image_bytes(g, false), meant = placement_bytes(p, g);
+
+	return host > meant ? host - meant : 0;
 }
 
 bool placement_memory(struct placement *p, struct image *image, const struct geometry *g)

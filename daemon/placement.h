@@ -30,8 +30,10 @@ bool placement_choose(struct placement *p, struct geometry *g, uint32_t nv, uint
 /* Zeroed memory for the geometry, the device's where a design was chosen and it has room. False: none. */
 bool placement_memory(struct placement *p, struct image *image, const struct geometry *g);
 
-/* The most that placement_memory and placement_seal take of memory, the device's included. */
+/* What the weights take of memory, the device's included, where they are meant to lie; and what more it is if
+ * the device does not take them. */
 uint64_t placement_bytes(const struct placement *p, const struct geometry *g);
+uint64_t placement_transient(const struct placement *p, const struct geometry *g);
 
 /*
  * After the last code was written: gives the tiles to the device. Where it does not take them, `image` goes

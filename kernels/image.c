@@ -6,6 +6,18 @@
 #include <string.h>
 #include <time.h>
 
+static size_t scales_size(const struct geometry *g)
+{
+	return (size_t)g->tiles * g->nd * sizeof(float);
+}
+
+uint64_t image_bytes(const struct geometry *g, bool on_device)
+{
+	size_t all = geometry_bytes(g);
+
+	return on_device ? all - scales_size(g) + pages_size(scales_size(g)) : pages_size(all);
+}
+
 bool image_init(struct image *i, const struct geometry *g)
 {
 	size_t size = geometry_bytes(g);
@@ -18,7 +30,7 @@ bool image_init(struct image *i, const struct geometry *g)
 
 bool image_init_on(struct image *i, const struct geometry *g, int8_t *const *codes)
 {
-	size_t size = (size_t)g->tiles * g->nd * sizeof(float);
+	size_t size = scales_size(g);
 	int8_t **copy = malloc(g->tiles * sizeof *copy);
 	void *memory = copy ? pages_new(&size) : NULL;
 	if (!memory) {

@@ -13,6 +13,10 @@ struct image {
 	int8_t **codes; /* [tiles] of a device; NULL: in `memory` */
 };
 
+/* Bytes that weights of the geometry take: in pages of the host, or (`on_device`) their codes as they are and
+ * their scales in such pages. */
+uint64_t image_bytes(const struct geometry *g, bool on_device);
+
 /* Zeroed memory for the geometry. False where there is none. */
 bool image_init(struct image *i, const struct geometry *g);
 /* The same, but the tiles' codes are at codes[t] (zeroed; borrowed): room for scales is all that is made. */

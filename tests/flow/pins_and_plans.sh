@@ -1,6 +1,7 @@
 #!/bin/bash
 # An administrator decides what stays and what goes; a plan tells beforehand; what somebody uses is not taken.
 . "$(dirname "$0")/lib.bash"
+. "$(dirname "$0")/device.bash"
 for i in 1 2 3; do
 	"$NPUD_BIN/tests/make-model" "$work/$i.safetensors" 3000 1024 $i >/dev/null || fail "make-model"
 done
@@ -22,6 +23,7 @@ plan() { "$npuctl" plan "$work/$1.safetensors" --json | python3 -c '
 import json, sys
 p = json.load(sys.stdin)
 print(p["outcome"], *(h["label"].split(".")[0] for h in p["evicts"]))'; }
+plan_bytes() { "$npuctl" plan "$work/$1.safetensors" --json | json_field bytes; }
 load() { "$head" run "$work/$1.safetensors" --random 1 >/dev/null || fail "$1 does not load"; }
 refused() { # refused STATUS WORD COMMAND...
 	local status=0 want=$1 word=$2
@@ -33,7 +35,9 @@ refused() { # refused STATUS WORD COMMAND...
 
 [ "$(plan 1)" = fits ] || fail "into an empty daemon: $(plan 1)"
 [ -z "$(heads 1 id)" ] || fail "a plan loads"
+planned=$(plan_bytes 1)
 load 1
+[ "$(heads 1 bytes)" = "$planned" ] || fail "$planned bytes were planned, and $(heads 1 bytes) are resident"
 [ "$(plan 1)" = resident ] || fail "what is resident: $(plan 1)"
 load 2
 [ "$(plan 3)" = "evicts 1" ] || fail "room for two: $(plan 3)"
@@ -94,4 +98,12 @@ for ((i = 0; i < 100; i++)); do
 done
 grep -q 'evicted.*2.safetensors' "$work/held" || fail "who used it last is not told: $(cat "$work/held")"
 daemon_lives "pins"
+stop_daemon
+
+# On a device, whose memory is not in pages of 2 MB, too.
+start_soft ""
+health_becomes ok
+planned=$(plan_bytes 1)
+load 1
+[ "$(heads 1 bytes)" = "$planned" ] || fail "$planned bytes were planned, and $(heads 1 bytes) are the device's"
 stop_daemon
