@@ -14,6 +14,7 @@
  */
 enum {
 	CONNECT_MS = 5000, /* until a daemon that went away must be back */
+	LOOK_MS = 100,	   /* how often it is looked meanwhile whether NNG still tries */
 	CANCEL_MS = 500,
 	SLACK = 4096, /* what a message holds beside its bulk */
 };
@@ -29,7 +30,7 @@ struct call {
 	enum proto_op_id op;
 	struct call_options options;
 	uint64_t req, hello_req;
-	double deadline;
+	double deadline, connect_by;
 	enum { PHASE_SENDING, PHASE_RECEIVING } phase;
 	bool greeting;		  /* it is a hello that is under way */
 	bool lost;		  /* its connection broke once */
@@ -68,16 +69,9 @@ static void nng_msg_freep(nng_msg **m)
 	*m = NULL;
 }
 
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static int ms_left(const struct call *k)
 {
-	double left = (k->deadline - now()) * 1e3;
+	double left = (k->deadline - connection_now()) * 1e3;
 	return left > 1 ? (int)left : 1;
 }
 
@@ -188,16 +182,26 @@ static void heed_cancel(struct call *k)
 		nng_aio_cancel(k->aio);
 }
 
-static void send_message(struct call *k, nng_msg *m)
+/* A send waits for a connection: without a limit of its own a daemon that is gone costs the whole time. */
+static bool is_connecting(const struct call *k)
+{
+	return connection_now() < k->connect_by && connection_now() < k->deadline;
+}
+
+static void submit(struct call *k, nng_msg *m)
 {
 	int left = ms_left(k);
 	k->phase = PHASE_SENDING;
-	/* A send waits for a connection: without a limit of its own a daemon that is gone costs the whole
-	 * time. */
-	nng_aio_set_timeout(k->aio, left < CONNECT_MS ? left : CONNECT_MS);
+	nng_aio_set_timeout(k->aio, left < LOOK_MS ? left : LOOK_MS);
 	nng_aio_set_msg(k->aio, m);
 	nng_ctx_send(k->context, k->aio);
 	heed_cancel(k);
+}
+
+static void send_message(struct call *k, nng_msg *m)
+{
+	k->connect_by = connection_now() + CONNECT_MS / 1e3;
+	submit(k, m);
 }
 
 static void receive(struct call *k)
@@ -317,7 +321,10 @@ static void on_aio(void *arg)
 	struct call *k = arg;
 	int number = nng_aio_result(k->aio);
 
-	if (number) {
+	if (number == NNG_ETIMEDOUT && k->phase == PHASE_SENDING && is_connecting(k)) {
+		connection_redial(k->connection);
+		submit(k, nng_aio_get_msg(k->aio));
+	} else if (number) {
 		if (k->phase == PHASE_SENDING)
 			nng_msg_free(nng_aio_get_msg(k->aio));
 		fail_nng(k, number);
@@ -393,7 +400,7 @@ int call_start(struct connection *c, enum proto_op_id op, const void *request, s
 	k->op = op;
 	k->options = options;
 	k->req = k->hello_req = req;
-	k->deadline = now() + options.timeout_ms / 1e3;
+	k->deadline = connection_now() + options.timeout_ms / 1e3;
 	k->greeting = op == OP_hello;
 	k->again = take(&again);
 	k->lost = false;
@@ -513,6 +520,9 @@ void call_free_all(struct connection *c)
 
 	while ((k = c->all)) {
 		c->all = k->next_of_all;
+		/* Submitted when its aio was stopped already: nobody took it. */
+		if (!k->finished && k->phase == PHASE_SENDING)
+			nng_msg_free(nng_aio_get_msg(k->aio));
 		nng_aio_free(k->aio);
 		answer_fini(&k->answer);
 		nng_msg_freep(&k->again);

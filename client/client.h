@@ -30,8 +30,6 @@ struct npu_client {
 /* The last failure of this thread. */
 struct err *client_err(void);
 
-double client_now(void); /* seconds that only rise */
-
 /* 0 where the client can be used; else the reason, with its sentence in client_err. */
 int client_usable(npu_client *c);
 

@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <time.h>
 
 enum {
 	HELLO_MS = 5000,
 	HELLO_SEARCH_MS = 2000,	  /* where more places are to be tried */
 	HELLO_UNCERTAIN_MS = 500, /* where perhaps nobody listens */
-	SLACK = 4096,		  /* what a message holds beside its bulk */
+	ALONE_MS = 500,
+	SLACK = 4096, /* what a message holds beside its bulk */
 };
 
 static const struct told nothing = {
@@ -146,22 +148,79 @@ static int err_socket(struct err *err, int number, const char *path)
 		       nng_strerror(number));
 }
 
-static int dial(struct connection *c, int hello_ms, struct err *err)
+double connection_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *arg)
+{
+	struct connection *c = arg;
+	int id = nng_pipe_id(pipe);
+
+	if (event == NNG_PIPE_EV_ADD_POST) {
+		atomic_store(&c->pipe, id);
+	} else if (atomic_compare_exchange_strong(&c->pipe, &id, 0)) {
+		pthread_mutex_lock(&c->lock);
+		c->alone_since = connection_now();
+		pthread_mutex_unlock(&c->lock);
+	}
+}
+
+/* Non-blocking: a blocking dial of NNG 1.5 heeds no time limit. */
+static int start_dialing(struct connection *c)
 {
 	char url[PLACES_PATH_MAX + sizeof "ipc://"];
 	snprintf(url, sizeof url, "ipc://%s", c->path);
+	return nng_dial(c->socket, url, &c->dialer, NNG_FLAG_NONBLOCK);
+}
+
+/*
+ * NNG before 1.6.0 stops to dial for ever, and tells nobody, when the daemon closes a connection before NNG
+ * has written its greeting: sendmsg fails with EPIPE, which it maps to "closed" and takes for its own end
+ * (the other side of nanomsg/nng#1518). A daemon that is killed does just that: the kernel closes its
+ * connections before the socket it listens at, and whoever dials at once is let in and thrown out. The cure
+ * of daemon/sendmsg.c is none for a library: the sendmsg of its program is not its own.
+ */
+void connection_redial(struct connection *c)
+{
+	/*
+	 * Closing a dialer waits for its callbacks, which need a thread of NNG, of which there are two at
+	 * least: one is enough to wait in here.
+	 */
+	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+
+	if (pthread_mutex_trylock(&one) != 0)
+		return;
+	pthread_mutex_lock(&c->lock);
+	bool due = atomic_load(&c->pipe) == 0 && connection_now() - c->alone_since >= ALONE_MS / 1e3;
+	if (due)
+		c->alone_since = connection_now();
+	pthread_mutex_unlock(&c->lock);
+	if (due) {
+		nng_dialer_close(c->dialer);
+		start_dialing(c); /* out of memory: again, later */
+	}
+	pthread_mutex_unlock(&one);
+}
+
+static int dial(struct connection *c, int hello_ms, struct err *err)
+{
 	stream_init();
 	int r = nng_req0_open(&c->socket);
 	if (r)
 		return err_socket(err, r, c->path);
 	c->open = true;
+	c->alone_since = connection_now();
 	/* Before any context, which copies it: NNG would run a long request again by default. */
 	if ((r = nng_socket_set_ms(c->socket, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE)) ||
 	    (r = nng_socket_set_size(c->socket, NNG_OPT_RECVMAXSZ, PROTO_REPLY_MAX + SLACK)) ||
 	    (r = nng_socket_set_ms(c->socket, NNG_OPT_RECONNMINT, 50)) ||
-	    (r = nng_socket_set_ms(c->socket, NNG_OPT_RECONNMAXT, 2000)) ||
-	    /* Non-blocking: a blocking dial of NNG 1.5 heeds no time limit. */
-	    (r = nng_dial(c->socket, url, NULL, NNG_FLAG_NONBLOCK)))
+	    (r = nng_socket_set_ms(c->socket, NNG_OPT_RECONNMAXT, ALONE_MS)) ||
+	    (r = nng_pipe_notify(c->socket, NNG_PIPE_EV_ADD_POST, on_pipe, c)) ||
+	    (r = nng_pipe_notify(c->socket, NNG_PIPE_EV_REM_POST, on_pipe, c)) || (r = start_dialing(c)))
 		r = err_socket(err, r, c->path);
 	else
 		r = say_hello(c, hello_ms, err);

@@ -10,6 +10,7 @@
 #include "proto.h"
 #include <nng/nng.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct call;
 
@@ -25,6 +26,8 @@ struct told {
 struct connection {
 	bool open;
 	nng_socket socket;
+	nng_dialer dialer; /* changed by connection_redial alone */
+	atomic_int pipe;   /* there is a connection, of this number; 0: there is none */
 	char path[PLACES_PATH_MAX + 1];
 	char name[65];	 /* what the daemon shows of this program */
 	char nonce[16];	 /* stays the same over reconnects */
@@ -34,6 +37,7 @@ struct connection {
 	pthread_mutex_t lock;	 /* over what follows */
 	pthread_cond_t finished; /* signalled when `first` gets something */
 	uint64_t req;		 /* of the last request; goes on over reconnects */
+	double alone_since;	 /* of no pipe: lost, or dialled anew */
 	struct told *told;	 /* NULL before the first hello */
 	struct call *all;	 /* every call that was made */
 	struct call *idle;	 /* of those, what can be used again */
@@ -51,6 +55,14 @@ int connection_open(struct connection *c, const char *socket, const char *name, 
 /* Ends and frees every call; the daemon takes everything of the session back. Twice is fine. */
 void connection_close(struct connection *c);
 void connection_fini(struct connection *c); /* closed; what was told goes */
+
+/*
+ * Dials anew if there has been no connection for half a second, for NNG may have stopped to try. Any thread,
+ * those of NNG's callbacks for aios included.
+ */
+void connection_redial(struct connection *c);
+
+double connection_now(void); /* seconds that only rise */
 
 /* A ticket as NPU_TICKET has it, "ID:TOKEN"; false: it is none. */
 bool connection_read_ticket(const char *text, uint64_t *id, char token[16]);

@@ -282,6 +282,8 @@ static void on_gone(struct keeper *k, int error)
 	if (is_away(error)) {
 		k->away_since = k->away_since < 0 ? now : k->away_since;
 		k->retry_at = now + RETRY_MS;
+		k->info.version =
+			0; /* answered at once by a daemon that is back, which is how that is known */
 		if (k->state == WAITS && now - k->away_since > AWAY_MS)
 			fail(k, error);
 	} else if (k->state == WAITS) {

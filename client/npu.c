@@ -1,6 +1,5 @@
 #include "client.h"
 #include "own.h"
-#include <time.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bulk numbers go as they lie in memory");
 
@@ -13,13 +12,6 @@ struct err *client_err(void)
 {
 	static _Thread_local struct err last;
 	return &last;
-}
-
-double client_now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static int refuse_child(pid_t parent)
@@ -161,12 +153,12 @@ static int ping_step(struct npu_call *o)
 	cleanup(answer_fini) struct answer a = {};
 
 	if (!o->request) {
-		ping->start = client_now();
+		ping->start = connection_now();
 		return operation_ask(o, OP_ping, &q, 0, o->client->timeout_ms);
 	}
 	int r = operation_answer(o, &p, &a);
 	if (r == 0 && ping->seconds)
-		*ping->seconds = client_now() - ping->start;
+		*ping->seconds = connection_now() - ping->start;
 	return r;
 }
 

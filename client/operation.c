@@ -101,7 +101,7 @@ NPU_API int npu_dispatch(npu_client *c, int wait_ms)
 	int r = client_usable(c);
 	if (r)
 		return r;
-	double until = client_now() + wait_ms / 1e3;
+	double until = connection_now() + wait_ms / 1e3;
 	int called = 0;
 	struct call *k;
 	/* Bounded: callbacks that begin further calls would keep the caller here for ever. */
@@ -115,7 +115,7 @@ NPU_API int npu_dispatch(npu_client *c, int wait_ms)
 		if (called)
 			wait_ms = 0;
 		else if (wait_ms > 0)
-			wait_ms = until > client_now() ? (int)((until - client_now()) * 1e3) : 0;
+			wait_ms = until > connection_now() ? (int)((until - connection_now()) * 1e3) : 0;
 	}
 	return called;
 }

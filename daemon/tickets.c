@@ -605,6 +605,8 @@ int tickets_init(struct tickets *ts, struct server *server, struct err *err)
 	gate_init(&ts->gate, server->config.device_acl ? server->config.device_node : NULL);
 	/* Numbers go on rising even over a boot, which leaves nothing of ours behind. */
 	ts->arbiter.next_number = (uint64_t)time(NULL) << 20;
+	/* Nor is a version to be that of a former life: who shows it would not hear what is new. */
+	ts->version = server_now() << 10;
 	uv_timer_init(&server->loop, &ts->timer);
 	ts->timer.data = ts;
 	read_boot(boot);

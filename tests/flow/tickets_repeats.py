@@ -49,6 +49,9 @@ second = good(waiter.call(*ask), "request")
 check(second["state"] == "queued" and second["place"] == 1, second)
 look = client()
 check(tickets(look) == [(first["ticket"], "granted"), (second["ticket"], "queued")], tickets(look))
+for _ in range(9):
+    passed = good(look.call("ticket.request", {}), "request")
+    good(look.call("ticket.release", {"ticket": passed["ticket"], "token": passed["token"]}), "release")
 
 # The daemon dies before its answer came, and is there again: the same request finds its ticket and its place.
 subprocess.run(sys.argv[1:], check=True)
@@ -61,6 +64,7 @@ check(tickets(look) == [(first["ticket"], "granted"), (second["ticket"], "queued
 holder = reconnected(holder)
 show = {"ticket": first["ticket"], "token": first["token"], "version": 0}
 kept = good(holder.call("ticket.wait", show), "wait")
+check(kept["version"] > passed["version"], "versions of before the restart come again after it")
 check(kept["state"] == "granted" and kept["connected"] and kept["remaining_ms"] <= granted["remaining_ms"], kept)
 refusal = waiter.call("ticket.wait", {**show, "token": bytes(16)})
 check(refusal[1].get("error") == "NO_SUCH_TICKET", refusal)

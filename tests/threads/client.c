@@ -1,9 +1,10 @@
 /*
  * libnpu under several threads and in a poll loop, against a real daemon (NPUD_BIN names the build folder):
  * one client shared by threads, calls that call back, cancel, deadlines, a daemon that restarts under its
- * clients, fork.
+ * clients or throws them out, fork.
  */
 #include <npu.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,6 +52,25 @@ static void fail(const char *format, ...)
 		if (found_ != (wanted))                                                               \
 			fail("%s: %s, not %s", what, npu_error_name(found_), npu_error_name(wanted)); \
 	} while (0)
+
+static atomic_int thrown_out; /* of the next greetings to the daemon */
+
+/*
+ * NNG finds this before libc's. A daemon that is killed just after it let a client in is not to be had at
+ * will; what NNG then sees is: the greeting of eight bytes fails with EPIPE.
+ */
+__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	bool greeting = message->msg_iovlen == 1 && message->msg_iov->iov_len == 8 &&
+			memcmp(message->msg_iov->iov_base, "\0SP", 4) == 0;
+	if (greeting && atomic_load(&thrown_out) > 0) {
+		atomic_fetch_sub(&thrown_out, 1);
+		shutdown(fd, SHUT_RDWR);
+		errno = EPIPE;
+		return -1;
+	}
+	return syscall(SYS_sendmsg, fd, message, flags);
+}
 
 static pid_t spawn(char *const argv[])
 {
@@ -333,6 +355,27 @@ static void *ping_through(void *arg)
 	return NULL;
 }
 
+static int kick_thrown_out(void *kicker, const struct npu_client_row *row)
+{
+	return strcmp(row->name, "thrown out") == 0 ? npu_kick(kicker, row->session) : 0;
+}
+
+static void who_is_thrown_out_before_the_greeting_dials_again(void)
+{
+	npu_client *kicker = connect_one("kicker");
+	for (int i = 0; i < 2; i++) {
+		atomic_store(&thrown_out, 1);
+		npu_client *c = connect_one("thrown out");
+		if (atomic_load(&thrown_out) > 0)
+			fail("NNG does not call this sendmsg");
+		atomic_store(&thrown_out, 1);
+		good(kicker, "kick", npu_clients(kicker, kick_thrown_out, kicker));
+		good(c, "a ping after a kick", npu_ping(c, NULL));
+		npu_close(c);
+	}
+	npu_close(kicker);
+}
+
 static void a_restarted_daemon_is_found_and_its_heads_are_gone(const char *bin)
 {
 	npu_client *c = connect_one("survivor");
@@ -432,6 +475,7 @@ int main(void)
 	a_cancelled_call_ends_soon();
 	a_call_ends_at_its_deadline();
 	closing_calls_back();
+	who_is_thrown_out_before_the_greeting_dials_again();
 	a_restarted_daemon_is_found_and_its_heads_are_gone(bin);
 	closing_at_once_after_an_answer_is_safe();
 	a_forked_child_is_refused();
