@@ -193,14 +193,19 @@ static enum image_result counted(struct imagestore *s, enum image_result result,
 	return result;
 }
 
+static struct record_want want_of(const struct imagestore *s, const struct image_tile_io *io)
+{
+	return (struct record_want){.key = io->key,
+				    .tile = io->tile,
+				    .tiles = io->tiles,
+				    .columns = io->columns,
+				    .fingerprint = s->fingerprint};
+}
+
 enum image_result imagestore_read(struct imagestore *s, struct image_tile_io *io, image_sample_fn *sample,
 				  void *arg, struct refusal *why)
 {
-	const struct record_want want = {.key = io->key,
-					 .tile = io->tile,
-					 .tiles = io->tiles,
-					 .columns = io->columns,
-					 .fingerprint = s->fingerprint};
+	const struct record_want want = want_of(s, io);
 	struct record_header header;
 	struct reading r;
 	MDB_val value;
@@ -418,11 +423,7 @@ static int write_chunk(struct imagestore *s, const struct image_tile_io *io, con
 static int write_header(struct imagestore *s, const struct image_tile_io *io, const struct record_plan *plan,
 			const struct record_tile *tile, const uint64_t *hashes, struct err *err)
 {
-	const struct record_want want = {.key = io->key,
-					 .tile = io->tile,
-					 .tiles = io->tiles,
-					 .columns = io->columns,
-					 .fingerprint = s->fingerprint};
+	const struct record_want want = want_of(s, io);
 	struct record_header header;
 	MDB_txn *txn;
 	int rc = store_begin(s, 0, &txn);

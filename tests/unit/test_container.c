@@ -1,3 +1,4 @@
+#include "inputs.h"
 #include "hash.h"
 #include "own.h"
 #include <criterion/criterion.h>
@@ -10,23 +11,10 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-static const char *data_dir(void)
-{
-	const char *dir = getenv("NPUD_TEST_DATA");
-
-	return dir ? dir : NPUD_SOURCE_DIR "/../shared/data";
-}
-
 static void need_data(void)
 {
 	if (access(data_dir(), R_OK) != 0)
 		cr_skip_test("no test data in %s; NPUD_TEST_DATA says where it is", data_dir());
-}
-
-static void fclosep(FILE **f)
-{
-	if (*f)
-		fclose(*f);
 }
 
 static void closedirp(DIR **d)

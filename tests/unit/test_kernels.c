@@ -1,4 +1,5 @@
 #include "../dice.h"
+#include "tiles.h"
 #include "image.h"
 #include "pages.h"
 #include "own.h"
@@ -29,25 +30,6 @@ static struct guarded guarded_new(size_t size)
 static void guarded_free(struct guarded *g)
 {
 	munmap(g->map, g->size);
-}
-
-static struct tile tile_new(uint32_t kd, uint32_t nd, enum layout layout)
-{
-	struct tile t = {kd, nd, layout, calloc(kd, nd), calloc(nd, sizeof(float))};
-	cr_assert(t.codes && t.scales);
-	return t;
-}
-
-static void tile_free(struct tile *t)
-{
-	free(t->codes);
-	free(t->scales);
-}
-
-static bool tiles_equal(const struct tile *a, const struct tile *b)
-{
-	return memcmp(a->codes, b->codes, (size_t)a->kd * a->nd) == 0 &&
-	       memcmp(a->scales, b->scales, a->nd * sizeof *a->scales) == 0;
 }
 
 /* Values of every kind that matters to a column of `h`: exact ties, what is beside them, the odd ones out. */

@@ -1,5 +1,7 @@
+#include "inputs.h"
 #include "../dice.h"
 #include "decode.h"
+#include "tiles.h"
 #include "image.h"
 #include "launcher.h"
 #include "loader.h"
@@ -11,19 +13,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static const char *data_dir(void)
-{
-	const char *dir = getenv("NPUD_TEST_DATA");
-
-	return dir ? dir : NPUD_SOURCE_DIR "/../shared/data";
-}
-
-static void fclosep(FILE **f)
-{
-	if (*f)
-		fclose(*f);
-}
 
 static void loadp(struct load **l)
 {
@@ -310,27 +299,6 @@ Test(numbers, every_tensor_has_the_sums_of_the_oracle)
 Test(numbers, every_tensor_has_the_bits_of_the_host_and_the_oracle_on_a_device)
 {
 	each_row(check_row_on_device);
-}
-
-/* A tile of its own memory, codes zero. */
-static struct tile tile_new(uint32_t kd, uint32_t nd, enum layout layout)
-{
-	struct tile t = {kd, nd, layout, calloc(kd, nd), calloc(nd, sizeof(float))};
-
-	cr_assert(t.codes && t.scales);
-	return t;
-}
-
-static void tile_free(struct tile *t)
-{
-	free(t->codes);
-	free(t->scales);
-}
-
-static bool tiles_equal(const struct tile *a, const struct tile *b)
-{
-	return memcmp(a->codes, b->codes, (size_t)a->kd * a->nd) == 0 &&
-	       memcmp(a->scales, b->scales, a->nd * sizeof *a->scales) == 0;
 }
 
 Test(numbers, places_in_a_tile_are_a_permutation)

@@ -1,3 +1,4 @@
+#include "inputs.h"
 #include "q4hi.h"
 #include "own.h"
 #include <criterion/criterion.h>
@@ -7,19 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-
-static const char *data_dir(void)
-{
-	const char *dir = getenv("NPUD_TEST_DATA");
-
-	return dir ? dir : NPUD_SOURCE_DIR "/../shared/data";
-}
-
-static void fclosep(FILE **f)
-{
-	if (*f)
-		fclose(*f);
-}
 
 enum { KD = 64, ND = 3 };
 
