@@ -91,6 +91,8 @@ void known_name_make(struct known_name *out, const struct source *s, const char 
 	*out = (struct known_name){.valid = false};
 	if (hasher_new(&hasher, secret))
 		return;
+	/* Another npud may find another head in the same files, or read them otherwise. */
+	hasher_add(hasher, NPUD_VERSION, sizeof NPUD_VERSION);
 	hasher_add(hasher, reading, sizeof reading);
 	hasher_add(hasher, tensors, size);
 	for (size_t i = 0; i < s->count; i++) {
