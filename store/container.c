@@ -267,19 +267,35 @@ const struct tensor *container_find(const struct container *c, const char *name)
 	return NULL;
 }
 
-/* A few names that are there, for whoever mistyped one. */
+static uint64_t rows_of(const struct tensor *t)
+{
+	return t->rank == 2 ? t->shape[0] : 0;
+}
+
+/* A few names that are there, for whoever mistyped one: heads are what has most rows. */
 static void container_some_names(const struct container *c, char *to, size_t room)
 {
-	size_t shown = c->count < 5 ? c->count : 5, used = 0;
+	const struct tensor *shown[5];
+	size_t count = 0, used = 0;
 
 	if (c->count == 0) {
 		snprintf(to, room, "the file has no tensors");
 		return;
 	}
-	used += (size_t)snprintf(to, room, "the file's %zu: ", c->count);
-	for (size_t i = 0; i < shown; i++) {
-		char name[40];
-		err_printable(name, sizeof name, c->tensors[i].name, c->tensors[i].name_size);
+	for (const struct tensor *t = c->tensors; t < c->tensors + c->count; t++) {
+		size_t at = count;
+		while (at && rows_of(shown[at - 1]) < rows_of(t))
+			at--;
+		if (at == sizeof shown / sizeof *shown)
+			continue;
+		count += count < sizeof shown / sizeof *shown;
+		memmove(shown + at + 1, shown + at, (count - at - 1) * sizeof(*shown));
+		shown[at] = t;
+	}
+	used += (size_t)snprintf(to, room, "of its %zu: ", c->count);
+	for (size_t i = 0; i < count; i++) {
+		char name[48];
+		err_printable(name, sizeof name, shown[i]->name, shown[i]->name_size);
 		int more = snprintf(to + used, room - used, "%s\"%s\"", i ? ", " : "", name);
 		if (more < 0 || (size_t)more >= room - used) {
 			to[used] = 0;
@@ -287,25 +303,39 @@ static void container_some_names(const struct container *c, char *to, size_t roo
 		}
 		used += (size_t)more;
 	}
-	if (shown < c->count)
+	if (count < c->count)
 		snprintf(to + used, room - used, ", ...");
 }
 
-static const struct tensor *first_of(const struct container *c, const char *const names[3])
+/* Models of pictures or sound and text have the text's tensors one level down. */
+static const char *const untied_names[] = {"lm_head.weight",
+					   "output.weight",
+					   "wcls",
+					   "language_model.lm_head.weight",
+					   "language_model.output.weight",
+					   "thinker.lm_head.weight",
+					   NULL};
+static const char *const tied_names[] = {"model.embed_tokens.weight",
+					 "token_embd.weight",
+					 "token_embedding_table",
+					 "model.token_embd.weight",
+					 "language_model.model.embed_tokens.weight",
+					 "model.language_model.embed_tokens.weight",
+					 "thinker.model.embed_tokens.weight",
+					 NULL};
+
+static const struct tensor *first_of(const struct container *c, const char *const *names)
 {
 	const struct tensor *found = NULL;
 
-	for (size_t i = 0; !found && i < 3; i++)
-		found = container_find(c, names[i]);
+	for (; !found && *names; names++)
+		found = container_find(c, *names);
 	return found;
 }
 
 /* NULL where the model has none. */
 static const struct tensor *usual_head(const struct container *c, enum head_reason *why)
 {
-	static const char *const untied_names[3] = {"lm_head.weight", "output.weight", "wcls"};
-	static const char *const tied_names[3] = {"model.embed_tokens.weight", "token_embd.weight",
-						  "token_embedding_table"};
 	const struct tensor *untied = first_of(c, untied_names);
 	const struct tensor *tied = c->tie == TIE_NO ? NULL : first_of(c, tied_names);
 	bool said = c->tie == TIE_YES && tied && !(untied && untied->type == TYPE_I8);
@@ -314,14 +344,56 @@ static const struct tensor *usual_head(const struct container *c, enum head_reas
 	return untied && !said ? untied : tied;
 }
 
+/* The name's bytes before its last part, "lm_head." of "lm_head.weight"; 0 where it has one part. */
+static size_t stem_of(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	return dot ? (size_t)(dot - name) + 1 : 0;
+}
+
+/* A head in a form that is not read, GPTQ's lm_head.qweight: its embedding is not the head for that. */
+static const struct tensor *other_form(const struct container *c)
+{
+	for (const char *const *name = untied_names; *name; name++) {
+		size_t stem = stem_of(*name);
+		for (size_t i = 0; stem && i < c->count; i++) {
+			const struct tensor *t = &c->tensors[i];
+			if (t->name_size > stem && memcmp(t->name, *name, stem) == 0 &&
+			    strcmp(t->name + stem, "bias") != 0)
+				return t;
+		}
+	}
+	return NULL;
+}
+
+const struct tensor *container_bias(const struct container *c, const struct tensor *t)
+{
+	char bias[64];
+
+	for (const char *const *name = untied_names; *name; name++) {
+		if (strcmp(t->name, *name) != 0)
+			continue;
+		snprintf(bias, sizeof bias, "%.*sbias", (int)stem_of(*name), *name);
+		return container_find(c, bias);
+	}
+	return NULL;
+}
+
 int container_head(const struct container *c, const char *name, const struct tensor **out,
 		   enum head_reason *why, struct err *err)
 {
 	bool named = name && *name;
 	enum head_reason reason = HEAD_NAMED;
 	const struct tensor *found = named ? container_find(c, name) : usual_head(c, &reason);
-	char names[200], wanted[80];
+	const struct tensor *other =
+		!named && reason != HEAD_UNTIED && c->tie != TIE_YES ? other_form(c) : NULL;
+	char names[160], wanted[80];
 
+	if (other)
+		return container_refuse(
+			c, other, err, NPU_E_NO_HEAD,
+			"the head is stored in a form that is not read (as by GPTQ or AWQ); take "
+			"a file whose head is not quantised, or name the tensor (--tensor)");
 	if (found) {
 		*out = found;
 		*why = reason;
@@ -331,12 +403,13 @@ int container_head(const struct container *c, const char *name, const struct ten
 	if (!named && c->tie == TIE_NO)
 		return container_refuse(c, NULL, err, NPU_E_NO_HEAD,
 					"no lm_head.weight or output.weight, and by config.json "
-					"(tie_word_embeddings false) the embedding is not the head; %s",
+					"(tie_word_embeddings false) the embedding is not the head; name it "
+					"(--tensor), %s",
 					names);
 	if (!named)
 		return container_refuse(c, NULL, err, NPU_E_NO_HEAD,
 					"no lm_head.weight, output.weight, model.embed_tokens.weight or "
-					"token_embd.weight; %s",
+					"token_embd.weight; name the head (--tensor), %s",
 					names);
 	err_printable(wanted, sizeof wanted, name, strlen(name));
 	container_refuse(c, NULL, err, NPU_E_NO_HEAD, "no tensor \"%s\"; %s", wanted, names);

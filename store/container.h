@@ -60,9 +60,11 @@ enum head_reason { HEAD_NAMED, HEAD_UNTIED, HEAD_TIED };
 
 /*
  * The head: the tensor called `name`, or with NULL or "" lm_head.weight / output.weight, or for a tied
- * model model.embed_tokens.weight / token_embd.weight. A config.json with tie_word_embeddings decides: false
- * leaves only the former, true takes the embedding (but not before an lm_head.weight of FastFlowLM's I8
- * tiles, which were made from it). NO_HEAD says what was looked for. The tensor belongs to the container.
+ * model model.embed_tokens.weight / token_embd.weight, each also below language_model. A config.json with
+ * tie_word_embeddings decides: false leaves only the former, true takes the embedding (but not before an
+ * lm_head.weight of FastFlowLM's I8 tiles, which were made from it). Where nothing is said, an embedding is
+ * not taken for a head that is there in a form that is not read (lm_head.qweight). NO_HEAD says what was
+ * looked for. The tensor belongs to the container.
  */
 int container_head(const struct container *c, const char *name, const struct tensor **out,
 		   enum head_reason *why, struct err *err);

@@ -36,6 +36,10 @@ struct type_info {
 
 const struct type_info *type_info(enum tensor_type type);
 
+/* What is to be added to the products of the head `t` and is stored beside it; NULL where there is nothing.
+ */
+const struct tensor *container_bias(const struct container *c, const struct tensor *t);
+
 /* Sets code and sentence with the file's label and, unless NULL, the tensor's name before it. Returns the
  * code. */
 int container_refuse(const struct container *c, const struct tensor *t, struct err *err, int code,

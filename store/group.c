@@ -123,13 +123,14 @@ static int part_named(const struct container *c, const struct container_file *fi
 	return -1;
 }
 
-static int side_file_read(json_t **out, const struct container *part, struct err *err)
+static int side_file_read(json_t **out, const struct container *part, enum json_dialect dialect,
+			  struct err *err)
 {
 	if (part->size > SIDE_FILE_MAX)
 		return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
 					"%" PRIu64 " bytes of JSON; the most is %zu", part->size,
 					SIDE_FILE_MAX);
-	return json_read(out, part, "the text", 0, part->size, err);
+	return json_read(out, part, "the text", 0, part->size, dialect, err);
 }
 
 /* The places are names of files that were given: nothing is ever opened by them. Marks these in `placed`. */
@@ -183,7 +184,7 @@ static int index_check(const struct container *c, const struct container *index,
 		       const struct container_file *files, struct err *err)
 {
 	cleanup(json_freep) json_t *root = NULL;
-	int code = side_file_read(&root, index, err);
+	int code = side_file_read(&root, index, JSON_STANDARD, err);
 
 	if (code)
 		return code;
@@ -220,23 +221,29 @@ static int index_check(const struct container *c, const struct container *index,
 				err_printable(file, sizeof file, place, strlen(place)));
 }
 
-/* A model of text and pictures has the text's settings one level down. */
+/*
+ * A model of text and pictures has the text's settings one level down. Where the levels do not agree it
+ * depends on a library's version which is heard, and the tensors that are there decide.
+ */
 static int config_read(struct container *c, const struct container *config, struct err *err)
 {
+	static const char *const levels[] = {"text_config", "llm_config", "language_config"};
 	cleanup(json_freep) json_t *root = NULL;
-	int code = side_file_read(&root, config, err);
+	bool yes = false, no = false;
+	int code = side_file_read(&root, config, JSON_PYTHON, err);
 
-	if (code)
-		return code;
-	const json_t *tie = json_object_get(root, "tie_word_embeddings");
-	if (!tie)
-		tie = json_object_get(json_object_get(root, "text_config"), "tie_word_embeddings");
-	if (tie && !json_is_boolean(tie) && !json_is_null(tie))
-		return container_refuse(config, NULL, err, NPU_E_BAD_CONTAINER,
-					"tie_word_embeddings is neither true nor false");
-	if (json_is_boolean(tie))
-		c->tie = json_is_true(tie) ? TIE_YES : TIE_NO;
-	return 0;
+	for (size_t i = 0; !code && i <= sizeof levels / sizeof *levels; i++) {
+		const json_t *level = i ? json_object_get(root, levels[i - 1]) : root;
+		const json_t *tie = json_object_get(level, "tie_word_embeddings");
+		if (tie && !json_is_boolean(tie) && !json_is_null(tie))
+			code = container_refuse(config, NULL, err, NPU_E_BAD_CONTAINER,
+						"tie_word_embeddings is neither true nor false");
+		yes = yes || json_is_true(tie);
+		no = no || json_is_false(tie);
+	}
+	if (!code && yes != no)
+		c->tie = yes ? TIE_YES : TIE_NO;
+	return code;
 }
 
 /* Of each side file one: what it says must not depend on an order. */

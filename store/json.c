@@ -46,8 +46,29 @@ static int bounded(const struct container *c, const char *what, uint64_t offset,
 	return 0;
 }
 
+/* Zeros of the same length. A sign before them may stay. */
+static void python_words(char *text, size_t size)
+{
+	static const char *const words[] = {"NaN", "Infinity"};
+	bool string = false;
+
+	for (size_t i = 0; i < size; i++) {
+		if (string && text[i] == '\\')
+			i++;
+		else if (text[i] == '"')
+			string = !string;
+		for (size_t w = 0; !string && w < sizeof words / sizeof *words; w++) {
+			size_t length = strlen(words[w]);
+			if (size - i < length || memcmp(text + i, words[w], length) != 0)
+				continue;
+			memset(text + i, ' ', length);
+			text[i] = '0';
+		}
+	}
+}
+
 int json_read(json_t **out, const struct container *c, const char *what, uint64_t offset, size_t size,
-	      struct err *err)
+	      enum json_dialect dialect, struct err *err)
 {
 	cleanup(freep) char *text = malloc(size + 1);
 	cleanup(json_freep) json_t *root = NULL;
@@ -63,7 +84,11 @@ int json_read(json_t **out, const struct container *c, const char *what, uint64_
 	if (code)
 		return code;
 
-	root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &mistake);
+	if (dialect == JSON_PYTHON)
+		python_words(text, size);
+	root = json_loadb(text, size,
+			  dialect == JSON_PYTHON ? JSON_DECODE_INT_AS_REAL : JSON_REJECT_DUPLICATES,
+			  &mistake);
 	if (!root && json_error_code(&mistake) == json_error_out_of_memory)
 		return container_refuse(c, NULL, err, NPU_E_NO_MEMORY, "no memory to parse %s of %zu bytes",
 					what, size);

@@ -130,6 +130,9 @@ int matrix_init(struct matrix *m, const struct container *c, const struct tensor
 		code = matrix_init_plain(&made, c, t, options->transpose, err);
 	if (code)
 		return code;
+	const struct tensor *bias = container_bias(c, t);
+	if (bias && !made.note[0])
+		snprintf(made.note, sizeof made.note, "%s is not added to the products", bias->name);
 	made.container = c;
 	made.tensor = t;
 	made.tied = tied;

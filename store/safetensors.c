@@ -163,7 +163,7 @@ int safetensors_read(struct container *c, struct err *err)
 					" bytes; the most is %u and the file has %" PRIu64,
 					size, HEADER_MAX, c->size);
 
-	code = json_read(&header, c, "the header", sizeof size, size, err);
+	code = json_read(&header, c, "the header", sizeof size, size, JSON_STANDARD, err);
 	if (!code)
 		code = metadata_check(c, json_object_get(header, "__metadata__"), err);
 	if (code)

@@ -473,6 +473,8 @@ Test(container, a_missing_name_is_told_with_names_that_are_there)
 			  strstr(err.text, "te\\x0ast"),
 		  "%s", err.text);
 
+	cr_expect(strstr(err.text, "of its 3: \"lm_head.weight\""), "%s", err.text);
+
 	/* A head of no use is not passed over for the embedding: that would be another model. */
 	struct matrix m;
 	cr_assert_eq(container_head(c, "", &t, &why, &err), 0);

@@ -402,8 +402,22 @@ Test(group, the_config_decides_whether_the_head_is_tied)
 		{"{\"tie_word_embeddings\":false}", "lm_head.weight"},
 		{"{\"tie_word_embeddings\":true}", "model.embed_tokens.weight"},
 		{"{\"text_config\":{\"tie_word_embeddings\":true}}", "model.embed_tokens.weight"},
+		{"{\"llm_config\":{\"tie_word_embeddings\":true}}", "model.embed_tokens.weight"},
+		{"{\"tie_word_embeddings\":true,\"text_config\":{\"tie_word_embeddings\":true}}",
+		 "model.embed_tokens.weight"},
+		/* They do not agree: the tensor that is there is the head. */
 		{"{\"tie_word_embeddings\":false,\"text_config\":{\"tie_word_embeddings\":true}}",
 		 "lm_head.weight"},
+		{"{\"tie_word_embeddings\":true,\"text_config\":{\"tie_word_embeddings\":false}}",
+		 "lm_head.weight"},
+		/* As Python writes it. */
+		{"{\"a\":[0.0,Infinity,-Infinity,NaN],\"tie_word_embeddings\":true}",
+		 "model.embed_tokens.weight"},
+		{"{\"a\":1000000000000000019884624838656,\"tie_word_embeddings\":true}",
+		 "model.embed_tokens.weight"},
+		{"\r\n{\"\\\"NaN\":\"Infinity\\\"\",\"tie_word_embeddings\":false,\"tie_word_embeddings\":"
+		 "true}\r\n",
+		 "model.embed_tokens.weight"},
 	};
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -430,6 +444,89 @@ Test(group, an_embedding_is_no_head_where_the_config_says_so)
 	cr_expect_eq(container_head(m.c, NULL, &t, &why, &m.err), NPU_E_NO_HEAD);
 	cr_expect(strstr(m.err.text, "tie_word_embeddings"), "%s", m.err.text);
 	cr_expect_eq(container_head(m.c, "model.embed_tokens.weight", &t, &why, &m.err), 0);
+}
+
+Test(group, the_head_of_a_model_of_pictures_and_text_is_one_level_down)
+{
+	static const struct {
+		const char *first, *second, *config, *head;
+	} cases[] = {
+		{"language_model.model.embed_tokens.weight", "language_model.lm_head.weight", "{}",
+		 "language_model.lm_head.weight"},
+		{"language_model.model.embed_tokens.weight", "vision_tower.weight", "{\"text_config\":{}}",
+		 "language_model.model.embed_tokens.weight"},
+		{"model.language_model.embed_tokens.weight", "lm_head.weight", "{}", "lm_head.weight"},
+		{"model.language_model.embed_tokens.weight", "lm_head.weight",
+		 "{\"text_config\":{\"tie_word_embeddings\":true}}",
+		 "model.language_model.embed_tokens.weight"},
+		{"thinker.model.embed_tokens.weight", "thinker.lm_head.weight", "{}",
+		 "thinker.lm_head.weight"},
+		{"model.token_embd.weight", "model.norm.weight", "{}", "model.token_embd.weight"},
+	};
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		cleanup(model_fini) struct model m = {.count = 0};
+		enum head_reason why;
+		float value;
+		add_safetensors(&m, "model.safetensors", cases[i].first, cases[i].second, 1);
+		add_text(&m, "config.json", cases[i].config);
+		cr_assert_eq(open_model(&m), 0, "%s", m.err.text);
+		cr_expect_str_eq(head(&m, &why, &value), cases[i].head, "%zu", i);
+		cr_expect_eq(why, strstr(cases[i].head, "lm_head") ? HEAD_UNTIED : HEAD_TIED);
+	}
+}
+
+Test(group, an_embedding_does_not_stand_in_for_a_head_in_a_form_that_is_not_read)
+{
+	static const char *const forms[] = {"lm_head.qweight", "lm_head.weight_packed",
+					    "language_model.lm_head.qweight", "lm_head.weight.absmax"};
+	const struct tensor *t;
+	enum head_reason why;
+	float value;
+
+	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+		cleanup(model_fini) struct model m = {.count = 0}, tied = {.count = 0};
+		add_safetensors(&m, "model.safetensors", "model.embed_tokens.weight", forms[i], 1);
+		add_text(&m, "config.json", "{}");
+		cr_assert_eq(open_model(&m), 0, "%s", m.err.text);
+		cr_expect_eq(container_head(m.c, NULL, &t, &why, &m.err), NPU_E_NO_HEAD);
+		cr_expect(strstr(m.err.text, forms[i]) && strstr(m.err.text, "not quantised"), "%s",
+			  m.err.text);
+		cr_expect_str_eq(m.err.detail.tensor, forms[i]);
+		cr_expect_eq(container_head(m.c, "model.embed_tokens.weight", &t, &why, &m.err), 0);
+		/* Who says that they are one matrix is heard. */
+		add_safetensors(&tied, "model.safetensors", "model.embed_tokens.weight", forms[i], 1);
+		add_text(&tied, "config.json", "{\"tie_word_embeddings\":true}");
+		cr_assert_eq(open_model(&tied), 0, "%s", tied.err.text);
+		cr_expect_str_eq(head(&tied, &why, &value), "model.embed_tokens.weight");
+	}
+	cleanup(model_fini) struct model bias = {.count = 0};
+	add_safetensors(&bias, "model.safetensors", "model.embed_tokens.weight", "lm_head.bias", 1);
+	cr_assert_eq(open_model(&bias), 0, "%s", bias.err.text);
+	cr_expect_str_eq(head(&bias, &why, &value), "model.embed_tokens.weight");
+}
+
+Test(group, a_bias_beside_the_head_is_pointed_out)
+{
+	static const struct {
+		const char *name, *bias;
+		bool told;
+	} cases[] = {
+		{"lm_head.weight", "lm_head.bias", true},
+		{"language_model.lm_head.weight", "language_model.lm_head.bias", true},
+		{"lm_head.weight", "output.bias", false},
+		{"model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.q_proj.bias", false},
+	};
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		cleanup(model_fini) struct model m = {.count = 0};
+		struct matrix matrix;
+		add_safetensors(&m, "model.safetensors", cases[i].name, cases[i].bias, 1);
+		cr_assert_eq(open_model(&m), 0, "%s", m.err.text);
+		cr_assert_eq(matrix_init(&matrix, m.c, container_tensor(m.c, 0), NULL, false, &m.err), 0);
+		cr_expect_eq(strstr(matrix.note, cases[i].bias) != NULL, cases[i].told, "%s", matrix.note);
+		cr_expect_eq(matrix.note[0] != 0, cases[i].told, "%s", matrix.note);
+	}
 }
 
 Test(group, side_files_that_do_not_belong_are_refused)
