@@ -53,6 +53,19 @@ int container_refuse(const struct container *c, const struct tensor *t, struct e
 	return code;
 }
 
+int container_damaged(const struct container *c, const struct tensor *t, struct err *err, const char *format,
+		      ...)
+{
+	char why[240];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(why, sizeof why, format, arguments);
+	va_end(arguments);
+	return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
+				"%s; the file is damaged or not whole: fetch or convert it again", why);
+}
+
 int container_pread(const struct container *c, const struct tensor *t, uint64_t offset, void *to, size_t size,
 		    struct err *err)
 {
@@ -127,8 +140,7 @@ int container_names_differ(const struct container *c, struct err *err)
 	qsort(sorted, c->count, sizeof(*sorted), tensor_name_order);
 	for (size_t i = 1; i < c->count; i++)
 		if (tensor_name_order(&sorted[i - 1], &sorted[i]) == 0)
-			return container_refuse(c, sorted[i], err, NPU_E_BAD_CONTAINER,
-						"two tensors have this name");
+			return container_damaged(c, sorted[i], err, "two tensors have this name");
 	return 0;
 }
 
@@ -184,7 +196,7 @@ int container_open_file(struct container **out, const struct container_file *fil
 	if (!S_ISREG(status.st_mode))
 		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "this is not a regular file");
 	if (status.st_size <= 0)
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "the file is empty");
+		return container_damaged(c, NULL, err, "the file is empty");
 	c->size = (uint64_t)status.st_size;
 	c->kind = CONTAINER_JSON;
 	code = json ? 0 : container_read(c, err);

@@ -45,6 +45,10 @@ const struct tensor *container_bias(const struct container *c, const struct tens
 int container_refuse(const struct container *c, const struct tensor *t, struct err *err, int code,
 		     const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* BAD_CONTAINER for what no sound file has, with what helps against it. */
+int container_damaged(const struct container *c, const struct tensor *t, struct err *err, const char *format,
+		      ...) __attribute__((format(printf, 4, 5)));
+
 /* Exactly `size` bytes at `offset`. IO, or FILE_CHANGED where the file ends before. */
 int container_pread(const struct container *c, const struct tensor *t, uint64_t offset, void *to, size_t size,
 		    struct err *err);

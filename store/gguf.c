@@ -44,7 +44,8 @@ static const struct {
 	[23] = {true, TYPE_IQ4_XS}, [24] = {true, TYPE_I8},	 [25] = {true, TYPE_I16},
 	[26] = {true, TYPE_I32},    [27] = {true, TYPE_I64},	 [28] = {true, TYPE_F64},
 	[29] = {true, TYPE_IQ1_M},  [30] = {true, TYPE_BF16},	 [34] = {true, TYPE_TQ1_0},
-	[35] = {true, TYPE_TQ2_0},  [39] = {true, TYPE_MXFP4},
+	[35] = {true, TYPE_TQ2_0},  [39] = {true, TYPE_MXFP4},	 [40] = {true, TYPE_NVFP4},
+	[41] = {true, TYPE_Q1_0},   [42] = {true, TYPE_Q2_0},
 };
 
 enum value_type { VALUE_U32 = 4, VALUE_STRING = 8, VALUE_ARRAY = 9, VALUE_COUNT = 13 };
@@ -63,9 +64,9 @@ __attribute__((format(printf, 3, 4))) static int cursor_refuse(const struct curs
 	vsnprintf(why, sizeof why, format, arguments);
 	va_end(arguments);
 	if (!u->key_size)
-		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER, "%s", why);
-	return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER, "key \"%s\": %s",
-				err_printable(key, sizeof key, u->key, u->key_size), why);
+		return container_damaged(u->c, NULL, err, "%s", why);
+	return container_damaged(u->c, NULL, err, "key \"%s\": %s",
+				 err_printable(key, sizeof key, u->key, u->key_size), why);
 }
 
 static int cursor_want(const struct cursor *u, uint64_t size, const char *what, struct err *err)
@@ -175,14 +176,14 @@ static int value_skip(struct cursor *u, uint32_t type, struct err *err)
 static int alignment_read(struct cursor *u, uint32_t type, uint32_t *alignment, struct err *err)
 {
 	if (type != VALUE_U32)
-		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER,
-					"general.alignment is a value of type %" PRIu32 "; uint32 is %d",
-					type, VALUE_U32);
+		return container_damaged(u->c, NULL, err,
+					 "general.alignment is a value of type %" PRIu32 "; uint32 is %d",
+					 type, VALUE_U32);
 	int code = cursor_u32(u, alignment, "general.alignment", err);
 	if (!code && (*alignment == 0 || *alignment & (*alignment - 1)))
-		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER,
-					"general.alignment is %" PRIu32 ", which is not a power of two",
-					*alignment);
+		return container_damaged(u->c, NULL, err,
+					 "general.alignment is %" PRIu32 ", which is not a power of two",
+					 *alignment);
 	return code;
 }
 
@@ -200,13 +201,13 @@ static int natural_read(struct cursor *u, uint32_t type, const char *key, uint64
 	int code;
 
 	if (type >= VALUE_COUNT || !whole[type])
-		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER,
-					"%s is a value of type %" PRIu32 ", which is no whole number", key,
-					type);
+		return container_damaged(u->c, NULL, err,
+					 "%s is a value of type %" PRIu32 ", which is no whole number", key,
+					 type);
 	*out = 0;
 	code = cursor_take(u, out, value_bytes[type], key, err);
 	if (!code && has_sign && *out >> (8 * value_bytes[type] - 1))
-		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER, "%s is negative", key);
+		return container_damaged(u->c, NULL, err, "%s is negative", key);
 	return code;
 }
 
@@ -240,10 +241,10 @@ static int key_read(struct cursor *u, size_t *size, struct err *err)
 	if (code)
 		return code;
 	if (length == 0 || length > KEY_MAX)
-		return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER,
-					"a key before byte %" PRIu64 " has %" PRIu64
-					" bytes; it may have 1 to %u",
-					u->at, length, KEY_MAX);
+		return container_damaged(u->c, NULL, err,
+					 "a key before byte %" PRIu64 " has %" PRIu64
+					 " bytes; it may have 1 to %u",
+					 u->at, length, KEY_MAX);
 	*size = length;
 	return cursor_take(u, u->key, length, "a key", err);
 }
@@ -281,8 +282,8 @@ static int keys_read(struct cursor *u, uint64_t count, struct container *c, uint
 	qsort(seen, count, sizeof *seen, hash_order);
 	for (uint64_t i = 1; i < count; i++)
 		if (XXH128_isEqual(seen[i - 1], seen[i]))
-			return container_refuse(u->c, NULL, err, NPU_E_BAD_CONTAINER,
-						"two of the %" PRIu64 " keys are the same", count);
+			return container_damaged(u->c, NULL, err, "two of the %" PRIu64 " keys are the same",
+						 count);
 	return 0;
 }
 
@@ -294,9 +295,9 @@ static int tensor_size(const struct container *c, struct tensor *t, struct err *
 	bool wrapped = false, none = false;
 
 	if (row % type->block)
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-					"a row of %" PRIu64 " values is not whole blocks of %u (%s)", row,
-					type->block, type->name);
+		return container_damaged(c, t, err,
+					 "a row of %" PRIu64 " values is not whole blocks of %u (%s)", row,
+					 type->block, type->name);
 	for (unsigned i = 0; i < t->rank; i++) {
 		none = none || t->shape[i] == 0;
 		wrapped = __builtin_mul_overflow(values, t->shape[i], &values) || wrapped;
@@ -308,12 +309,12 @@ static int tensor_size(const struct container *c, struct tensor *t, struct err *
 	if (!wrapped)
 		wrapped = __builtin_mul_overflow(values / type->block, (uint64_t)type->bytes, &t->bytes);
 	if (wrapped || t->bytes > c->size)
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-					"%s of dimensions %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64
-					" is larger than the file, %" PRIu64 " bytes",
-					type->name, row, t->rank > 1 ? t->shape[t->rank - 2] : 1,
-					t->rank > 2 ? t->shape[t->rank - 3] : 1,
-					t->rank > 3 ? t->shape[t->rank - 4] : 1, c->size);
+		return container_damaged(c, t, err,
+					 "%s of dimensions %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64
+					 " is larger than the file, %" PRIu64 " bytes",
+					 type->name, row, t->rank > 1 ? t->shape[t->rank - 2] : 1,
+					 t->rank > 2 ? t->shape[t->rank - 3] : 1,
+					 t->rank > 3 ? t->shape[t->rank - 4] : 1, c->size);
 	return 0;
 }
 
@@ -328,9 +329,9 @@ static int tensor_read(struct cursor *u, struct container *c, struct err *err)
 	if (code)
 		return code;
 	if (name_size > sizeof name)
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"the name of tensor %zu has %" PRIu64 " bytes; it may have %u",
-					c->count, name_size, NAME_MAX_BYTES);
+		return container_damaged(c, NULL, err,
+					 "the name of tensor %zu has %" PRIu64 " bytes; it may have %u",
+					 c->count, name_size, NAME_MAX_BYTES);
 	code = cursor_take(u, name, name_size, "a tensor's name", err);
 	if (!code)
 		code = cursor_u32(u, &rank, "a tensor's rank", err);
@@ -339,8 +340,8 @@ static int tensor_read(struct cursor *u, struct container *c, struct err *err)
 	if (code)
 		return code;
 	if (rank > DIMS_MAX)
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-					"%" PRIu32 " dimensions; there may be %u", rank, DIMS_MAX);
+		return container_damaged(c, t, err, "%" PRIu32 " dimensions; there may be %u", rank,
+					 DIMS_MAX);
 	t->rank = rank;
 	for (unsigned i = rank; !code && i-- > 0;)
 		code = cursor_u64(u, &t->shape[i], "a tensor's dimension", err);
@@ -351,8 +352,8 @@ static int tensor_read(struct cursor *u, struct container *c, struct err *err)
 	if (code)
 		return code;
 	if (type >= sizeof types / sizeof *types || !types[type].known)
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER, "type %" PRIu32 " is not known",
-					type);
+		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
+					"type %" PRIu32 " is not known; convert it to one that is", type);
 	t->type = types[type].type;
 	return tensor_size(c, t, err);
 }
@@ -370,15 +371,15 @@ static int places_check(struct container *c, uint64_t base, uint32_t alignment, 
 	for (size_t i = 0; i < c->count; i++) {
 		struct tensor *t = &c->tensors[i];
 		if (t->offset != next - base)
-			return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-						"the offset is %" PRIu64
-						"; after the tensors before it must be %" PRIu64,
-						t->offset, next - base);
+			return container_damaged(c, t, err,
+						 "the offset is %" PRIu64
+						 "; after the tensors before it must be %" PRIu64,
+						 t->offset, next - base);
 		if (next > c->size || t->bytes > c->size - next)
-			return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-						"the data is %" PRIu64 " bytes at byte %" PRIu64
-						" and the file has %" PRIu64,
-						t->bytes, next, c->size);
+			return container_damaged(c, t, err,
+						 "the data is %" PRIu64 " bytes at byte %" PRIu64
+						 " and the file has %" PRIu64,
+						 t->bytes, next, c->size);
 		t->offset = next;
 		next = base + padded(next + t->bytes - base, alignment);
 	}
@@ -405,7 +406,8 @@ int gguf_read(struct container *c, struct err *err)
 		return code;
 	if (version != 2 && version != 3)
 		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"GGUF version %" PRIu32 "%s; 2 and 3 are read", version,
+					"GGUF version %" PRIu32 "%s; 2 and 3 are read: convert it again",
+					version,
 					version && !(version & 0xffff) ? " (a big-endian file)" : "");
 	code = cursor_u64(u, &tensors, "the number of tensors", err);
 	if (!code)
@@ -414,14 +416,13 @@ int gguf_read(struct container *c, struct err *err)
 		return code;
 	uint64_t left = c->size - u->at;
 	if (tensors > TENSORS_MAX || tensors > left / TENSOR_LEAST)
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"%" PRIu64 " tensors do not fit in %" PRIu64
-					" bytes, or are above %u",
-					tensors, left, TENSORS_MAX);
+		return container_damaged(
+			c, NULL, err, "%" PRIu64 " tensors do not fit in %" PRIu64 " bytes, or are above %u",
+			tensors, left, TENSORS_MAX);
 	if (keys > KEYS_MAX || keys > left / KEY_LEAST)
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"%" PRIu64 " keys do not fit in %" PRIu64 " bytes, or are above %u",
-					keys, left, KEYS_MAX);
+		return container_damaged(c, NULL, err,
+					 "%" PRIu64 " keys do not fit in %" PRIu64 " bytes, or are above %u",
+					 keys, left, KEYS_MAX);
 
 	code = keys_read(u, keys, c, &alignment, err);
 	for (uint64_t i = 0; !code && i < tensors; i++)

@@ -49,31 +49,37 @@ static int split_check(const struct container *c, struct err *err)
 	for (size_t i = 0; i < c->part_count; i++) {
 		const struct container *part = c->parts[i];
 		if (part->split.count == 0)
-			return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
-						"it was given with %zu other files and has no split.count",
-						c->part_count - 1);
+			return container_refuse(
+				part, NULL, err, NPU_E_BAD_CONTAINER,
+				"it was given with %zu other files and has no split.count; give it alone",
+				c->part_count - 1);
 		if (part->split.count != c->part_count)
 			return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
-						"split.count is %" PRIu64 ", and %zu files were given",
+						"split.count is %" PRIu64
+						", and %zu files were given; give all of one model",
 						part->split.count, c->part_count);
 		if (part->split.no >= part->split.count)
 			return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
-						"split.no is %" PRIu64 " of a split.count of %" PRIu64,
+						"split.no is %" PRIu64 " of a split.count of %" PRIu64
+						"; split the model again",
 						part->split.no, part->split.count);
 		if (part->split.tensors != c->parts[0]->split.tensors)
 			return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
-						"split.tensors.count is %" PRIu64 "; %s says %" PRIu64,
+						"split.tensors.count is %" PRIu64 ", and %s says %" PRIu64
+						"; are they of one model?",
 						part->split.tensors, c->parts[0]->label,
 						c->parts[0]->split.tensors);
 		for (size_t k = 0; k < i; k++)
 			if (c->parts[k]->split.no == part->split.no)
 				return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
-							"split.no is %" PRIu64 ", as that of %s",
+							"split.no is %" PRIu64
+							", as that of %s; give every file once",
 							part->split.no, c->parts[k]->label);
 	}
 	if (c->count != c->parts[0]->split.tensors)
 		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"the files have %zu tensors; split.tensors.count is %" PRIu64,
+					"the files have %zu tensors, and split.tensors.count is %" PRIu64
+					"; are they of one model?",
 					c->count, c->parts[0]->split.tensors);
 	return 0;
 }
@@ -100,17 +106,19 @@ static int shards_check(const struct container *c, const struct container_file *
 			first = s;
 		}
 		if (s.count != shards)
+			return container_refuse(c->parts[i], NULL, err, NPU_E_BAD_CONTAINER,
+						"by its name the model has %u files of weights, and %zu were "
+						"given; give all of them",
+						s.count, shards);
+		if (s.stem != first.stem || memcmp(files[i].name, name, s.stem) != 0)
 			return container_refuse(
 				c->parts[i], NULL, err, NPU_E_BAD_CONTAINER,
-				"by its name the model has %u files of weights; %zu were given", s.count,
-				shards);
-		if (s.stem != first.stem || memcmp(files[i].name, name, s.stem) != 0)
-			return container_refuse(c->parts[i], NULL, err, NPU_E_BAD_CONTAINER,
-						"it was given with %s, a shard of another model", name);
+				"it was given with %s, a shard of another model; give those of one", name);
 		for (size_t k = 0; k < i; k++)
 			if (shard_read(&other, files[k].name) && other.number == s.number)
 				return container_refuse(c->parts[i], NULL, err, NPU_E_BAD_CONTAINER,
-							"shard %u was given twice", s.number);
+							"shard %u was given twice; give every file once",
+							s.number);
 	}
 	return 0;
 }
@@ -128,8 +136,8 @@ static int side_file_read(json_t **out, const struct container *part, enum json_
 {
 	if (part->size > SIDE_FILE_MAX)
 		return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
-					"%" PRIu64 " bytes of JSON; the most is %zu", part->size,
-					SIDE_FILE_MAX);
+					"%" PRIu64 " bytes of JSON, and the most is %zu; is it this model's?",
+					part->size, SIDE_FILE_MAX);
 	return json_read(out, part, "the text", 0, part->size, dialect, err);
 }
 
@@ -146,8 +154,10 @@ static int places_check(const struct container *c, const struct container *index
 		const char *name = json_string_value(place);
 		err_printable(shown, sizeof shown, tensor, strlen(tensor));
 		if (!name)
-			return container_refuse(index, NULL, err, NPU_E_BAD_CONTAINER,
-						"weight_map: the place of \"%s\" is not a string", shown);
+			return container_refuse(
+				index, NULL, err, NPU_E_BAD_CONTAINER,
+				"weight_map: the place of \"%s\" is not a string; fetch the index again",
+				shown);
 		int number = part_named(c, files, name);
 		if (number >= 0) {
 			placed[number] = true;
@@ -158,7 +168,7 @@ static int places_check(const struct container *c, const struct container *index
 			return container_refuse(
 				index, NULL, err, NPU_E_BAD_CONTAINER,
 				"weight_map: the place of \"%s\", \"%s\", is not the name of a "
-				"file beside it",
+				"file beside it; fetch the index again",
 				shown, file);
 		return container_refuse(index, NULL, err, NPU_E_BAD_CONTAINER,
 					"weight_map: \"%s\" is in \"%s\", which was not given; is a shard "
@@ -191,7 +201,7 @@ static int index_check(const struct container *c, const struct container *index,
 	json_t *map = json_object_get(root, "weight_map");
 	if (!json_is_object(map))
 		return container_refuse(index, NULL, err, NPU_E_BAD_CONTAINER,
-					"weight_map is missing or not an object");
+					"weight_map is missing or not an object; fetch the index again");
 	cleanup(freep) bool *placed = calloc(c->part_count, sizeof *placed);
 	if (!placed)
 		return container_refuse(c, NULL, err, NPU_E_NO_MEMORY, "no memory for %zu files",
@@ -203,7 +213,8 @@ static int index_check(const struct container *c, const struct container *index,
 		if (place && strcmp(place, files[t->file].name) != 0) {
 			char shown[80];
 			code = container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-						"%s says that it is in \"%s\"", index->label,
+						"%s says that it is in \"%s\"; are they of one model?",
+						index->label,
 						err_printable(shown, sizeof shown, place, strlen(place)));
 		}
 		json_object_deln(map, t->name, t->name_size); /* what stays was found nowhere */
@@ -216,7 +227,8 @@ static int index_check(const struct container *c, const struct container *index,
 	char shown[80], file[80];
 	const char *place = json_string_value(json_object_get(map, missing));
 	return container_refuse(index, NULL, err, NPU_E_BAD_CONTAINER,
-				"weight_map: \"%s\" is not in \"%s\", nor in another file",
+				"weight_map: \"%s\" is not in \"%s\", nor in another file; are they of one "
+				"model?",
 				err_printable(shown, sizeof shown, missing, strlen(missing)),
 				err_printable(file, sizeof file, place, strlen(place)));
 }
@@ -236,8 +248,9 @@ static int config_read(struct container *c, const struct container *config, stru
 		const json_t *level = i ? json_object_get(root, levels[i - 1]) : root;
 		const json_t *tie = json_object_get(level, "tie_word_embeddings");
 		if (tie && !json_is_boolean(tie) && !json_is_null(tie))
-			code = container_refuse(config, NULL, err, NPU_E_BAD_CONTAINER,
-						"tie_word_embeddings is neither true nor false");
+			code = container_refuse(
+				config, NULL, err, NPU_E_BAD_CONTAINER,
+				"tie_word_embeddings is neither true nor false; set it to one of them");
 		yes = yes || json_is_true(tie);
 		no = no || json_is_false(tie);
 	}
@@ -254,11 +267,12 @@ static int side_file_take(const struct container *part, const char *name, const 
 				      : strcmp(name, "config.json") == 0 ? config
 									 : NULL;
 	if (!to)
-		return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
-					"of side files only config.json and *.index.json say something");
+		return container_refuse(
+			part, NULL, err, NPU_E_BAD_CONTAINER,
+			"of side files only config.json and *.index.json say something; leave it out");
 	if (*to)
-		return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER, "a second one beside %s",
-					(*to)->label);
+		return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
+					"a second one beside %s; give one of them", (*to)->label);
 	*to = part;
 	return 0;
 }
@@ -294,7 +308,8 @@ int group_read(struct container *c, const struct container_file *files, size_t c
 			continue;
 		}
 		if (weights && weights->kind != part->kind)
-			code = container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER, "it is %s and %s is %s",
+			code = container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
+						"it is %s and %s is %s; give those of one model",
 						container_format(part), weights->label,
 						container_format(weights));
 		weights = part;
@@ -302,13 +317,15 @@ int group_read(struct container *c, const struct container_file *files, size_t c
 		shards++;
 	}
 	if (!code && !weights)
-		code = container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "no file of weights was given");
+		code = container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
+					"no file of weights was given; name one");
 	if (code)
 		return code;
 	c->kind = weights->kind;
 	if (c->kind == CONTAINER_GGUF && (index || config))
-		return container_refuse(index ? index : config, NULL, err, NPU_E_BAD_CONTAINER,
-					"it was given with a GGUF file, which has everything in itself");
+		return container_refuse(
+			index ? index : config, NULL, err, NPU_E_BAD_CONTAINER,
+			"it was given with a GGUF file, which has everything in itself; leave it out");
 	code = container_names_differ(c, err);
 	if (!code && c->kind == CONTAINER_GGUF)
 		return split_check(c, err);
@@ -329,12 +346,12 @@ int group_check_alone(const struct container *c, const char *name, struct err *e
 	if (c->kind == CONTAINER_GGUF && c->split.count > 1)
 		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
 					"this is file %" PRIu64 " of %" PRIu64
-					" (split.count) and was given alone; all of them are the model",
+					" (split.count) and was given alone; give all of them",
 					c->split.no + 1, c->split.count);
 	if (c->kind == CONTAINER_SAFETENSORS && shard_read(&s, name) && s.count > 1)
 		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"by its name this is file %u of %u and was given alone; all of them "
-					"are the model",
+					"by its name this is file %u of %u and was given alone; give all of "
+					"them",
 					s.number, s.count);
 	return 0;
 }

@@ -36,12 +36,11 @@ static int bounded(const struct container *c, const char *what, uint64_t offset,
 		depth += text[i] == '[' || text[i] == '{';
 		depth -= depth && (text[i] == ']' || text[i] == '}');
 		if (depth > DEPTH_MAX)
-			return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-						"%s nests deeper than %u at byte %" PRIu64, what, DEPTH_MAX,
-						offset + i);
+			return container_damaged(c, NULL, err, "%s nests deeper than %u at byte %" PRIu64,
+						 what, DEPTH_MAX, offset + i);
 		if (values > VALUES_MAX)
-			return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-						"%s has more than %u values", what, VALUES_MAX);
+			return container_damaged(c, NULL, err, "%s has more than %u values", what,
+						 VALUES_MAX);
 	}
 	return 0;
 }
@@ -94,12 +93,12 @@ int json_read(json_t **out, const struct container *c, const char *what, uint64_
 					what, size);
 	if (!root) {
 		char why[JSON_ERROR_TEXT_LENGTH];
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "%s at byte %" PRIu64 ": %s", what,
-					offset + (uint64_t)mistake.position,
-					err_printable(why, sizeof why, mistake.text, strlen(mistake.text)));
+		return container_damaged(c, NULL, err, "%s at byte %" PRIu64 ": %s", what,
+					 offset + (uint64_t)mistake.position,
+					 err_printable(why, sizeof why, mistake.text, strlen(mistake.text)));
 	}
 	if (!json_is_object(root))
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "%s is not a JSON object", what);
+		return container_damaged(c, NULL, err, "%s is not a JSON object", what);
 	*out = take(&root);
 	return 0;
 }

@@ -72,10 +72,10 @@ int llama2c_read(struct container *c, bool *taken, struct err *err)
 		at += t->bytes;
 	}
 	if (at != c->size)
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"taken for a llama2.c checkpoint (dim %" PRId32 ", hidden %" PRId32
-					", %" PRId32 " layers, vocabulary %" PRId32
-					"), it would have %" PRIu64 " bytes and has %" PRIu64,
-					g.dim, g.hidden, g.layers, g.vocabulary, at, c->size);
+		return container_damaged(c, NULL, err,
+					 "taken for a llama2.c checkpoint (dim %" PRId32 ", hidden %" PRId32
+					 ", %" PRId32 " layers, vocabulary %" PRId32
+					 "), it would have %" PRIu64 " bytes and has %" PRIu64,
+					 g.dim, g.hidden, g.layers, g.vocabulary, at, c->size);
 	return 0;
 }

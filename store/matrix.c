@@ -36,19 +36,23 @@ static bool readable(enum tensor_type type)
 	return decoders_variant(0)->blocks[type] != NULL;
 }
 
+/* Names those that a file of this format can have: blocks of several values are GGUF's. */
 static int matrix_refuse_type(const struct container *c, const struct tensor *t, struct err *err)
 {
 	char text[200];
 	size_t used = 0;
 
 	for (size_t i = 0; i < TYPE_COUNT; i++)
-		if (readable((enum tensor_type)i))
+		if (readable((enum tensor_type)i) &&
+		    (c->kind == CONTAINER_GGUF || type_info((enum tensor_type)i)->block == 1))
 			used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "",
 						 tensor_type_name((enum tensor_type)i));
-	return container_refuse(c, t, err, NPU_E_NO_HEAD,
-				"the type is %s%s, not read as weights; these are: %s",
-				tensor_type_name(t->type),
-				t->type == TYPE_I8 || t->type == TYPE_U8 ? " without a scale" : "", text);
+	return container_refuse(
+		c, t, err, NPU_E_NO_HEAD,
+		"the type is %s%s, not read as weights; convert the model so that it is one of "
+		"%s here",
+		tensor_type_name(t->type), t->type == TYPE_I8 || t->type == TYPE_U8 ? " without a scale" : "",
+		text);
 }
 
 /* A plain matrix of a type with a decoder. */

@@ -1,6 +1,7 @@
 #include "container_impl.h"
 #include "json.h"
 #include "own.h"
+#include "stranger.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,13 +12,28 @@ static const struct {
 	const char *name;
 	enum tensor_type type;
 } dtypes[] = {
-	{"BOOL", TYPE_BOOL},	   {"U8", TYPE_U8},	      {"I8", TYPE_I8},
-	{"F8_E5M2", TYPE_F8_E5M2}, {"F8_E4M3", TYPE_F8_E4M3}, {"F8_E8M0", TYPE_F8_E8M0},
-	{"I16", TYPE_I16},	   {"U16", TYPE_U16},	      {"F16", TYPE_F16},
-	{"BF16", TYPE_BF16},	   {"I32", TYPE_I32},	      {"U32", TYPE_U32},
-	{"F32", TYPE_F32},	   {"I64", TYPE_I64},	      {"U64", TYPE_U64},
-	{"F64", TYPE_F64},	   {"C64", TYPE_C64},	      {"F4", TYPE_F4},
-	{"F6_E2M3", TYPE_F6_E2M3}, {"F6_E3M2", TYPE_F6_E3M2},
+	{"BOOL", TYPE_BOOL},
+	{"U8", TYPE_U8},
+	{"I8", TYPE_I8},
+	{"F8_E5M2", TYPE_F8_E5M2},
+	{"F8_E4M3", TYPE_F8_E4M3},
+	{"F8_E8M0", TYPE_F8_E8M0},
+	{"I16", TYPE_I16},
+	{"U16", TYPE_U16},
+	{"F16", TYPE_F16},
+	{"BF16", TYPE_BF16},
+	{"I32", TYPE_I32},
+	{"U32", TYPE_U32},
+	{"F32", TYPE_F32},
+	{"I64", TYPE_I64},
+	{"U64", TYPE_U64},
+	{"F8_E5M2FNUZ", TYPE_F8_E5M2FNUZ},
+	{"F8_E4M3FNUZ", TYPE_F8_E4M3FNUZ},
+	{"F64", TYPE_F64},
+	{"C64", TYPE_C64},
+	{"F4", TYPE_F4},
+	{"F6_E2M3", TYPE_F6_E2M3},
+	{"F6_E3M2", TYPE_F6_E3M2},
 };
 
 static bool dtype_find(const char *name, enum tensor_type *out)
@@ -46,15 +62,14 @@ static int metadata_check(const struct container *c, json_t *metadata, struct er
 	if (!metadata || json_is_null(metadata))
 		return 0;
 	if (!json_is_object(metadata))
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "__metadata__ is not an object");
+		return container_damaged(c, NULL, err, "__metadata__ is not an object");
 	json_object_foreach(metadata, key, value)
 	{
 		if (json_is_string(value))
 			continue;
 		char name[80];
 		err_printable(name, sizeof name, key, strlen(key));
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"__metadata__: \"%s\" is not a string", name);
+		return container_damaged(c, NULL, err, "__metadata__: \"%s\" is not a string", name);
 	}
 	return 0;
 }
@@ -68,47 +83,47 @@ static int tensor_read(const struct container *c, struct tensor *t, const json_t
 	uint64_t values = 1, start, end;
 
 	if (!json_is_object(entry))
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER, "the entry is not an object");
+		return container_damaged(c, t, err, "the entry is not an object");
 	if (!json_is_string(dtype) || !dtype_find(json_string_value(dtype), &t->type)) {
 		const char *given = json_is_string(dtype) ? json_string_value(dtype) : "";
 		char name[80];
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER, "dtype \"%s\" is missing or unknown",
+		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
+					"dtype \"%s\" is missing or unknown; save it with one that is known",
 					err_printable(name, sizeof name, given, strlen(given)));
 	}
 	if (!json_is_array(shape))
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER, "shape is missing or no array");
+		return container_damaged(c, t, err, "shape is missing or no array");
 	if (!json_is_array(offsets) || json_array_size(offsets) != 2 ||
 	    !natural(json_array_get(offsets, 0), &start) || !natural(json_array_get(offsets, 1), &end))
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-					"data_offsets is missing or not two whole numbers");
+		return container_damaged(c, t, err, "data_offsets is missing or not two whole numbers");
 
 	t->rank = (unsigned)json_array_size(shape);
 	for (size_t i = 0; i < json_array_size(shape); i++) {
 		uint64_t size;
 		if (!natural(json_array_get(shape, i), &size))
-			return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-						"dimension %zu of the shape is not a whole number", i);
+			return container_damaged(c, t, err,
+						 "dimension %zu of the shape is not a whole number", i);
 		if (__builtin_mul_overflow(values, size, &values))
-			return container_refuse(
-				c, t, err, NPU_E_BAD_CONTAINER,
-				"the shape's product at dimension %zu (%" PRIu64 ") is above 2^64", i, size);
+			return container_damaged(
+				c, t, err, "the shape's product at dimension %zu (%" PRIu64 ") is above 2^64",
+				i, size);
 		if (i < sizeof t->shape / sizeof *t->shape)
 			t->shape[i] = size;
 	}
 
 	const struct type_info *type = type_info(t->type);
 	if (values % type->block)
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-					"%" PRIu64 " values of %s are not whole bytes", values, type->name);
+		return container_damaged(c, t, err, "%" PRIu64 " values of %s are not whole bytes", values,
+					 type->name);
 	if (__builtin_mul_overflow(values / type->block, (uint64_t)type->bytes, &t->bytes))
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-					"%" PRIu64 " values of %s are above 2^64 bytes", values, type->name);
+		return container_damaged(c, t, err, "%" PRIu64 " values of %s are above 2^64 bytes", values,
+					 type->name);
 	if (end < start || end > c->size - base || end - start != t->bytes)
-		return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-					"data_offsets are %" PRIu64 " and %" PRIu64
-					"; the shape asks for %" PRIu64 " bytes and the file has %" PRIu64
-					" of data",
-					start, end, t->bytes, c->size - base);
+		return container_damaged(c, t, err,
+					 "data_offsets are %" PRIu64 " and %" PRIu64
+					 "; the shape asks for %" PRIu64 " bytes and the file has %" PRIu64
+					 " of data",
+					 start, end, t->bytes, c->size - base);
 	t->offset = base + start;
 	return 0;
 }
@@ -128,18 +143,37 @@ static int places_check(const struct container *c, uint64_t at, struct err *err)
 	for (size_t i = 0; i < c->count; i++) {
 		const struct tensor *t = &c->tensors[i];
 		if (t->offset != at)
-			return container_refuse(c, t, err, NPU_E_BAD_CONTAINER,
-						"the data starts at byte %" PRIu64
-						" of the file, the data before ends at byte %" PRIu64,
-						t->offset, at);
+			return container_damaged(c, t, err,
+						 "the data starts at byte %" PRIu64
+						 " of the file, the data before ends at byte %" PRIu64,
+						 t->offset, at);
 		at += t->bytes;
 	}
 	if (at != c->size)
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"the last tensor ends at byte %" PRIu64
-					" and the file at byte %" PRIu64,
-					at, c->size);
+		return container_damaged(c, NULL, err,
+					 "the last tensor ends at byte %" PRIu64
+					 " and the file at byte %" PRIu64,
+					 at, c->size);
 	return 0;
+}
+
+/* No format is left that it could be; a beginning that is known says more than a length. */
+static int header_refuse(const struct container *c, uint64_t size, struct err *err)
+{
+	unsigned char first[STRANGER_BYTES];
+	size_t have = c->size < sizeof first ? (size_t)c->size : sizeof first;
+	int code = container_pread(c, NULL, 0, first, have, err);
+	const char *what = code ? NULL : stranger_what(first, have);
+
+	if (code)
+		return code;
+	if (what)
+		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER, "this is %s", what);
+	return container_damaged(
+		c, NULL, err,
+		"taken for safetensors, for it is neither GGUF nor llama2.c, the header would "
+		"have %" PRIu64 " bytes; the most is %u and the file has %" PRIu64,
+		size, HEADER_MAX, c->size);
 }
 
 int safetensors_read(struct container *c, struct err *err)
@@ -151,17 +185,15 @@ int safetensors_read(struct container *c, struct err *err)
 	int code;
 
 	if (c->size < sizeof size)
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"%" PRIu64 " bytes are neither safetensors nor GGUF nor llama2.c",
-					c->size);
+		return container_refuse(
+			c, NULL, err, NPU_E_BAD_CONTAINER,
+			"%" PRIu64 " bytes are neither safetensors nor GGUF nor llama2.c; name another file",
+			c->size);
 	code = container_pread(c, NULL, 0, &size, sizeof size, err);
 	if (code)
 		return code;
 	if (size > HEADER_MAX || size > c->size - sizeof size)
-		return container_refuse(c, NULL, err, NPU_E_BAD_CONTAINER,
-					"taken for safetensors, the header would have %" PRIu64
-					" bytes; the most is %u and the file has %" PRIu64,
-					size, HEADER_MAX, c->size);
+		return header_refuse(c, size, err);
 
 	code = json_read(&header, c, "the header", sizeof size, size, JSON_STANDARD, err);
 	if (!code)

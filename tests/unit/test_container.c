@@ -235,6 +235,9 @@ static void check_verdict(const char *file, const char *verdict)
 		cr_expect(err.text[0] && err.code == code, "%s: an error without a sentence", file);
 	if (code && strncmp(file, "bad/", 4) == 0) {
 		const char *said = strstr(err.text, ": ");
+		cr_expect(code != NPU_E_BAD_CONTAINER || strstr(err.text, "convert it") ||
+				  strstr(err.text, "save it with") || strstr(err.text, "name another file"),
+			  "%s: \"%s\" does not say what to do", file, err.text);
 		cr_expect(said && strstr(said, field_of(file + 4)), "%s: \"%s\" does not name \"%s\"", file,
 			  err.text, field_of(file + 4));
 	}
@@ -480,9 +483,43 @@ Test(container, a_missing_name_is_told_with_names_that_are_there)
 	cr_assert_eq(container_head(c, "", &t, &why, &err), 0);
 	cr_expect_eq(why, HEAD_UNTIED);
 	cr_expect_eq(matrix_init(&m, c, t, NULL, false, &err), NPU_E_NO_HEAD);
-	cr_expect(strstr(err.text, "I32") && strstr(err.text, "Q8_0"), "%s", err.text);
+	cr_expect(strstr(err.text, "I32") && strstr(err.text, "F32, F16, BF16 here"), "%s", err.text);
 	cr_assert_eq(container_head(c, "model.embed_tokens.weight", &t, &why, &err), 0);
 	cr_expect_eq(why, HEAD_NAMED);
+}
+
+Test(container, what_is_often_given_for_a_model_is_told_by_its_first_bytes)
+{
+	static const struct {
+		const char *bytes, *names, *helps;
+	} strangers[] = {
+		{"PK\3\4\24\1\10\10 and more bytes", "ZIP", "save the model as safetensors"},
+		{"\x80\2}q\1(X\6 and more bytes", "pickle", "save the model as safetensors"},
+		{"version https://git-lfs.github.com/spec/v1\n", "Git LFS", "git lfs pull"},
+		{"<!DOCTYPE html><html>", "web page", "fetch"},
+		{"tjgg\3\1\1\1 and more bytes", "before GGUF", "convert"},
+		{"{\"tie_word_embeddings\":false}", "JSON", "directory"},
+		{"Q4HI0001 and more bytes", "packed image", "npu-head check"},
+		{"nothing that is known", "neither GGUF nor llama2.c", "fetch"},
+	};
+
+	for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++) {
+		cleanup(container_freep) struct container *c = NULL;
+		cleanup(closep) int fd = file_of(strangers[i].bytes, strlen(strangers[i].bytes));
+		struct err err = {0};
+		cr_expect_eq(open_one(&c, fd, "test", &err), NPU_E_BAD_CONTAINER);
+		cr_expect(strstr(err.text, strangers[i].names) && strstr(err.text, strangers[i].helps), "%s",
+			  err.text);
+	}
+	/* A header of 0x280 bytes begins as a pickle does. */
+	cleanup(container_freep) struct container *c = NULL;
+	char header[0x280 + 1];
+	struct err err = {0};
+	memset(header, ' ', sizeof header - 1);
+	header[sizeof header - 1] = 0;
+	memcpy(header, "{}", 2);
+	cleanup(closep) int fd = safetensors_of(header, "", 0);
+	cr_expect_eq(open_one(&c, fd, "test", &err), 0, "%s", err.text);
 }
 
 Test(container, a_column_above_the_int32_bound_is_too_large)

@@ -352,11 +352,9 @@ Test(decode, types_without_an_exact_reading_are_refused_by_name)
 	static const struct {
 		uint32_t type, k, bytes;
 		const char *name;
-	} sized[] = {{39, 32, 17, "MXFP4"},
-		     {23, 256, 136, "IQ4_XS"},
-		     {24, 32, 32, "I8 without a scale"},
-		     {28, 1, 8, "F64"},
-		     {15, 256, 292, "Q8_K"}};
+	} sized[] = {{39, 32, 17, "MXFP4"}, {40, 64, 36, "NVFP4"},    {41, 128, 18, "Q1_0"},
+		     {42, 64, 18, "Q2_0"},  {23, 256, 136, "IQ4_XS"}, {24, 32, 32, "I8 without a scale"},
+		     {28, 1, 8, "F64"},	    {15, 256, 292, "Q8_K"}};
 
 	for (size_t i = 0; i < sizeof sized / sizeof *sized; i++) {
 		unsigned char file[512] =
