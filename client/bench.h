@@ -2,9 +2,8 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include "npu.h"
-#include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct bench_options {
 	const char *model, *socket, *tensor, *clients;
@@ -22,15 +21,5 @@ int bench_clients(const struct bench_options *o);
 
 /* npu-bench compare: two settings by turns, their times and their bits. Returns an exit status. */
 int bench_compare(const struct bench_options *o);
-
-/* The machine's load average of the last minute, before anything is measured. */
-double bench_load(void);
-
-/*
- * Under what the figures were measured: `load`, and the daemon's clients, device, health and version, and the
- * ticket it works under. A new JSON object, or NULL with a complaint and *status set. Connects, and NNG does
- * not survive a fork: not before crowd_run.
- */
-json_t *bench_conditions(const char *socket, double load, int *status);
 
 #endif

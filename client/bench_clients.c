@@ -2,6 +2,7 @@
 #define _GNU_SOURCE 1
 #include "activations.h"
 #include "bench.h"
+#include "conditions.h"
 #include "crowd.h"
 #include "exit.h"
 #include "lone.h"
@@ -162,7 +163,7 @@ int bench_clients(const struct bench_options *o)
 		return exit_usage(
 			"--clients %s: give numbers of clients between 1 and %d, such as 1,2,4,8,16",
 			o->clients, MEMBERS_MAX);
-	double load = bench_load();
+	double load = conditions_load();
 	json_t *rows = json_array(), *about = NULL;
 	struct table t;
 	table_init(&t, columns, sizeof columns / sizeof *columns);
@@ -183,7 +184,7 @@ int bench_clients(const struct bench_options *o)
 	}
 	if (status == 0 && o->json &&
 	    (about = o->separate ? json_pack("{s:o}", "load", table_json_real(load))
-				 : bench_conditions(o->socket, load, &status))) {
+				 : conditions_of(o->socket, load, &status))) {
 		json_object_set_new(about, "model", table_json_string(o->model));
 		json_object_set_new(about, "want", json_string(o->logits ? "logits" : "argmax"));
 		json_object_set_new(about, "separate", json_boolean(o->separate));

@@ -7,6 +7,7 @@
 #include "activations.h"
 #include "bench.h"
 #include "comparison.h"
+#include "conditions.h"
 #include "exit.h"
 #include "output.h"
 #include "own.h"
@@ -244,7 +245,7 @@ static int measure_side(struct bench *b, unsigned side, int round)
 	if (s->own && !spare_start(&s->spare, why))
 		return interrupted ? stopped() : exit_complain(EX_UNAVAILABLE, "%s: %s", names[side], why);
 	if (!s->about)
-		s->about = bench_conditions(socket, bench_load(), &status);
+		s->about = conditions_of(socket, conditions_load(), &status);
 	int r = status ? 0 : npu_connect(&c, socket, "npu-bench");
 	if (r)
 		status = exit_npu(c, r, names[side]);
