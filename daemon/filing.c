@@ -2,12 +2,15 @@
 #include "handles.h"
 #include "log.h"
 #include "own.h"
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TICK_MS 60000
+#define SYNC_PIECE ((off_t)64 << 20)
 
 /* A head that was opened: what the log says of it, and what the store is to take of it. */
 struct filed {
@@ -141,6 +144,21 @@ struct noted {
 	struct stored_name name; /* without `keep` only its digest */
 };
 
+/* Piece by piece: the end of the daemon does not wait for gigabytes on a slow disk. */
+static bool bring_to_disk(int fd, const atomic_bool *stop)
+{
+	const unsigned whole =
+		SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	for (off_t at = 0; at < st.st_size; at += SYNC_PIECE)
+		if (atomic_load(stop) || sync_file_range(fd, at, SYNC_PIECE, whole) < 0)
+			return false;
+	return fdatasync(fd) == 0;
+}
+
 /* Their bytes first: after a power cut a file can have the times and the length of bytes that never got to
  * the disk. Losing a note costs reading the files once more, so a failure is nobody's business. */
 static void note(struct writer_job *job, const atomic_bool *stop)
@@ -150,9 +168,8 @@ static void note(struct writer_job *job, const atomic_bool *stop)
 	bool there = n->keep;
 	struct err err;
 
-	(void)stop;
 	for (size_t i = 0; there && i < n->source.count; i++)
-		there = fdatasync(n->source.files[i].fd) == 0;
+		there = bring_to_disk(n->source.files[i].fd, stop);
 	if (there)
 		imagestore_name_keep(store, &n->name, &err);
 	else
