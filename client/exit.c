@@ -12,13 +12,18 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *exit_name = "npu";
+static const char *program = "npu";
 
 void exit_begin(const char *name)
 {
-	exit_name = name;
+	program = name;
 	if (!standard_begin())
 		_exit(EX_SOFTWARE);
+}
+
+const char *exit_program(void)
+{
+	return program;
 }
 
 int exit_status(int error)
@@ -74,7 +79,7 @@ static void complain(const char *format, va_list args)
 	fflush(stdout);
 	if (vasprintf(&text, format, args) < 0)
 		text = NULL;
-	plain_line(stderr, "%s: %s", exit_name, text ? text : "not enough memory to say what");
+	plain_line(stderr, "%s: %s", program, text ? text : "not enough memory to say what");
 }
 
 int exit_complain(int status, const char *format, ...)
@@ -99,7 +104,7 @@ int exit_usage(const char *format, ...)
 
 int exit_help(void)
 {
-	plain_line(stderr, "%s: '%s --help' shows how it is used", exit_name, exit_name);
+	plain_line(stderr, "%s: '%s --help' shows how it is used", program, program);
 	return EX_USAGE;
 }
 

@@ -20,6 +20,8 @@ enum {
  */
 void exit_begin(const char *name);
 
+const char *exit_program(void); /* that name */
+
 /* The exit status for an NPU_E_ number (0 gives 0). */
 int exit_status(int error);
 

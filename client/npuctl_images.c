@@ -1,30 +1,14 @@
 /* npuctl: heads into the image store ahead of time, and out of it as Q4HI files. */
 #include "npuctl.h"
+#include "opening.h"
 #include "output.h"
 #include "own.h"
 #include "q4hi.h"
 #include "plain.h"
 #include <inttypes.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-	interrupted = number;
-}
-
-static int on_progress(void *arg, uint64_t done, uint64_t tiles)
-{
-	if (interrupted)
-		return 1;
-	progress_show(arg, done, tiles);
-	return 0;
-}
 
 /* The head that was opened, among those that are stored. */
 struct search {
@@ -93,29 +77,19 @@ static int tell_stored(npu_client *c, const struct options *o, const struct npu_
 static int open_and_store(npu_client *c, const struct options *o, struct npu_head_options options)
 {
 	struct npu_head_info info;
-	struct progress progress;
 	npu_head *head;
+	int status = opening_head(c, o->operands[1], options, &head, &info);
 
-	options.progress = on_progress;
-	options.progress_arg = &progress;
-	progress_begin(&progress);
-	int error = npu_head_open(c, o->operands[1], &options, &head, &info);
-	progress_end(&progress);
-	if (interrupted)
-		return exit_complain(128 + interrupted, "interrupted");
-	if (error)
-		return exit_model(c, error, o->operands[1]);
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
-	error = npu_head_stored(head, &info);
-	int status = error ? exit_npu(c, error, NULL) : tell_stored(c, o, &info);
+	if (status)
+		return status;
+	int error = npu_head_stored(head, &info);
+	status = error ? exit_npu(c, error, NULL) : tell_stored(c, o, &info);
 	npu_head_close(head);
 	return status;
 }
 
 int add_model(npu_client *c, const struct options *o, uint32_t tile, const char *layout)
 {
-	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	struct npu_head_options options = reading_options(&o->reading);
 	const char *off = getenv("NPUD_STORE");
 	struct npu_store store;
@@ -133,8 +107,7 @@ int add_model(npu_client *c, const struct options *o, uint32_t tile, const char 
 		options.tile = tile;
 	if (layout)
 		options.layout = layout;
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	output_catch();
 	return open_and_store(c, o, options);
 }
 
@@ -143,54 +116,40 @@ int do_add(npu_client *c, const struct options *o)
 	return add_model(c, o, 0, NULL);
 }
 
-/* A tile on its way from the daemon into a file. */
+/* Tiles on their way from the daemon into files. */
 struct exporting {
 	npu_client *client;
 	const struct npu_stored_row *row;
 	char *piece; /* NPU_STORE_PIECE */
+	uint32_t tile;
 };
 
-static int export_pieces(const struct exporting *e, uint32_t tile, struct q4hi_writer *w)
+static int export_pieces(const struct exporting *e, struct q4hi_writer *w, struct err *err)
 {
 	uint64_t scales_end = q4hi_size(w->kd, w->nd) - Q4HI_HEADER;
-	struct err err;
 
 	for (uint32_t piece = 0; w->done < scales_end; piece++) {
 		bool scales;
 		size_t size;
-		int error = npu_store_read(e->client, e->row->key, tile, piece, e->piece, &size, &scales);
-		if (error)
-			return exit_npu(e->client, error, NULL);
-		if ((scales && q4hi_pad(w, &err)) || q4hi_add(w, e->piece, size, &err))
-			return exit_complain(exit_status(err.code), "%s", err.text);
+		int r = npu_store_read(e->client, e->row->key, e->tile, piece, e->piece, &size, &scales);
+		if (r)
+			return err_set(err, r, "%s", npu_error_text(e->client));
+		if ((scales && (r = q4hi_pad(w, err))) || (r = q4hi_add(w, e->piece, size, err)))
+			return r;
 	}
-	if (q4hi_end(w, &err))
-		return exit_complain(exit_status(err.code), "%s", err.text);
-	return 0;
+	return q4hi_end(w, err);
 }
 
-static int export_tile(const struct exporting *e, const char *folder, const char *name, uint32_t tile)
+static int export_tile(void *arg, int fd, const char *path, struct err *err)
 {
-	struct output out = {.fd = -1};
+	const struct exporting *e = arg;
 	struct q4hi_writer w;
-	char path[PATH_MAX];
-	struct err err;
-	int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+	int r = q4hi_begin(&w, fd, path, (uint32_t)e->row->kpad, (uint32_t)e->row->tile, err);
 
-	if (n < 0 || (size_t)n >= sizeof path)
-		return exit_complain(EX_CANTCREAT, "%s: the name is too long", folder);
-	int status = output_open(&out, path);
-	if (status == 0 && q4hi_begin(&w, out.fd, path, (uint32_t)e->row->kpad, (uint32_t)e->row->tile, &err))
-		status = exit_complain(exit_status(err.code), "%s", err.text);
-	if (status == 0)
-		status = export_pieces(e, tile, &w);
-	if (status == 0)
-		status = output_commit(&out);
-	output_fini(&out);
-	return status;
+	return r ? r : export_pieces(e, &w, err);
 }
 
-static int export_all(const struct exporting *e, const char *folder, struct listing *l)
+static int export_all(struct exporting *e, const char *folder, struct listing *l)
 {
 	const struct npu_stored_row *row = e->row;
 	struct progress progress;
@@ -203,7 +162,8 @@ static int export_all(const struct exporting *e, const char *folder, struct list
 		/* The content hash begins the key. */
 		q4hi_name(name, row->key, t);
 		progress_show(&progress, t, row->tiles);
-		status = export_tile(e, folder, name, t);
+		e->tile = t;
+		status = output_file(folder, name, export_tile, e);
 		if (status)
 			break;
 		if (l->array) {
@@ -222,7 +182,6 @@ static int export_all(const struct exporting *e, const char *folder, struct list
 int do_export(npu_client *c, const struct options *o)
 {
 	static const struct table_column columns[] = {{"TILE", true}, {"SIZE", true}, {"FILE", false}};
-	const struct sigaction action = {.sa_handler = output_on_signal};
 	cleanup(freep) char *piece = malloc(NPU_STORE_PIECE);
 	struct choice choice;
 	struct stat st;
@@ -235,13 +194,12 @@ int do_export(npu_client *c, const struct options *o)
 	if (status)
 		return status;
 	struct listing l = {.array = o->json ? json_array() : NULL};
-	const struct exporting e = {.client = c, .row = &choice.row, .piece = piece};
+	struct exporting e = {.client = c, .row = &choice.row, .piece = piece};
 	if (!piece || (o->json && !l.array)) {
 		json_decref(l.array);
 		return no_memory();
 	}
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	output_catch();
 	table_init(&l.table, columns, sizeof columns / sizeof *columns);
 	status = export_all(&e, o->out, &l);
 	if (status == 0 && o->json)

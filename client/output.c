@@ -23,15 +23,45 @@ double output_now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-void output_on_signal(int number)
-{
-	static const char said[] = "npu-head: interrupted\n";
+static volatile sig_atomic_t holding, held;
+static char said[64]; /* by the handler, which must not format */
 
+static void on_signal(int number)
+{
+	if (holding && !held) {
+		held = number;
+		return;
+	}
 	if (partial_exists)
 		unlink(partial);
-	if (write(2, said, sizeof said - 1) < 0)
+	if (write(2, said, strlen(said)) < 0)
 		_exit(128 + number);
 	_exit(128 + number);
+}
+
+void output_catch(void)
+{
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+	snprintf(said, sizeof said, "%s: interrupted\n", exit_program());
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+void output_hold(void)
+{
+	holding = 1;
+}
+
+int output_held(void)
+{
+	return held;
+}
+
+int output_resume(void)
+{
+	holding = 0;
+	return held;
 }
 
 int output_open(struct output *o, const char *file)
@@ -103,6 +133,24 @@ void output_fini(struct output *o)
 	if (partial_exists)
 		unlink(partial);
 	partial_exists = 0;
+}
+
+int output_file(const char *folder, const char *name, output_fill *fill, void *arg)
+{
+	struct output out = {.fd = -1};
+	char path[PATH_MAX];
+	struct err err;
+	int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+
+	if (n < 0 || (size_t)n >= sizeof path)
+		return exit_complain(EX_CANTCREAT, "%s: the name is too long", folder);
+	int status = output_open(&out, path);
+	if (status == 0 && fill(arg, out.fd, path, &err))
+		status = exit_complain(exit_status(err.code), "%s", err.text);
+	if (status == 0)
+		status = output_commit(&out);
+	output_fini(&out);
+	return status;
 }
 
 void progress_begin(struct progress *p)

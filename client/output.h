@@ -5,6 +5,7 @@
 #ifndef OUTPUT_H
 #define OUTPUT_H
 
+#include "err.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,8 +24,18 @@ int output_commit(struct output *o);
 /* Takes away what was not committed. */
 void output_fini(struct output *o);
 
-/* A handler for SIGINT and SIGTERM: takes the unfinished file away, says so and ends the process. */
-void output_on_signal(int number);
+/* A whole file in `folder`, written by `fill`, which returns 0 or fails with `err`. 0 or an exit status,
+ * having complained. */
+typedef int output_fill(void *arg, int fd, const char *path, struct err *err);
+int output_file(const char *folder, const char *name, output_fill *fill, void *arg);
+
+/* From now on SIGINT and SIGTERM take the unfinished file away, say so and end the process. */
+void output_catch(void);
+/* Until output_resume the first of them is only kept in mind, so that what is under way can end in good
+ * order; output_held and output_resume return its number, or 0. */
+void output_hold(void);
+int output_held(void);
+int output_resume(void);
 
 /* A line on stderr, if that is a terminal, from the second second on. */
 struct progress {

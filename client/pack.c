@@ -9,8 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,23 +36,10 @@ static int pack_all(struct load *l)
 	return r ? complain_err(&err) : 0;
 }
 
-static int write_tile(const struct load *l, const char *folder, const char *name, uint32_t t)
+static int write_tile(void *arg, int fd, const char *path, struct err *err)
 {
-	struct tile tile = image_tile(&l->image, t);
-	struct output out = {.fd = -1};
-	char path[PATH_MAX];
-	struct err err;
-	int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-
-	if (n < 0 || (size_t)n >= sizeof path)
-		return exit_complain(EX_CANTCREAT, "%s: the name is too long", folder);
-	int status = output_open(&out, path);
-	if (status == 0 && q4hi_write(out.fd, path, tile.kd, tile.nd, tile.codes, tile.scales, &err))
-		status = complain_err(&err);
-	if (status == 0)
-		status = output_commit(&out);
-	output_fini(&out);
-	return status;
+	const struct tile *tile = arg;
+	return q4hi_write(fd, path, tile->kd, tile->nd, tile->codes, tile->scales, err);
 }
 
 /* Every tile to a file, and what was written to the table and the array. */
@@ -64,7 +49,8 @@ static int write_all(const struct load *l, const char *folder, struct table *tab
 		char name[Q4HI_NAME_MAX];
 		uint64_t bytes = q4hi_size(l->geometry.kd, l->geometry.nd);
 		q4hi_name(name, l->hash, t);
-		int status = write_tile(l, folder, name, t);
+		struct tile tile = image_tile(&l->image, t);
+		int status = output_file(folder, name, write_tile, &tile);
 		if (status)
 			return status;
 		table_cell(table, "%" PRIu32, t);
@@ -126,7 +112,6 @@ static int load_make(struct load **out, const struct options *o, struct model *m
 
 int command_pack(const struct options *o, char *const *operands)
 {
-	struct sigaction action = {.sa_handler = output_on_signal};
 	cleanup(model_fini) struct model m = {.files = NULL};
 	struct load *l = NULL;
 	struct hash_secret secret;
@@ -140,8 +125,7 @@ int command_pack(const struct options *o, char *const *operands)
 		return exit_complain(EX_CANTCREAT, "%s: is no directory; make it first", o->out);
 	if (model_find(&m, operands[0], &err))
 		return err.code == NPU_E_IO ? exit_complain(EX_NOINPUT, "%s", err.text) : complain_err(&err);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	output_catch();
 	kernels_pick(&kernels, cpu_have(), NULL); /* without a name there is always one */
 	hash_secret_public(&secret);
 	int status = load_make(&l, o, &m, &secret, &kernels);

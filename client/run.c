@@ -1,13 +1,13 @@
 #include "activations.h"
 #include "exit.h"
 #include "npu-head.h"
+#include "opening.h"
 #include "output.h"
 #include "table.h"
 #include "plain.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,28 +15,6 @@
 #include <unistd.h>
 
 #define BATCH 64u /* rows of logits in memory at a time */
-
-/*
- * Ctrl-C. While a head is opened the first one only sets the flag: the progress callback then cancels in good
- * order. At any other time, or the second time, the process leaves from the handler; the daemon cancels what
- * it was doing when the connection ends.
- */
-static volatile sig_atomic_t interrupted, opening;
-
-static void on_signal(int number)
-{
-	if (!opening || interrupted)
-		output_on_signal(number);
-	interrupted = number;
-}
-
-static int on_progress(void *arg, uint64_t done, uint64_t tiles)
-{
-	if (interrupted)
-		return 1;
-	progress_show(arg, done, tiles);
-	return 0;
-}
 
 struct run {
 	const struct options *options;
@@ -93,27 +71,17 @@ static int run_read(struct run *r)
 static int run_open(struct run *r)
 {
 	const struct options *o = r->options;
-	struct progress progress;
-	struct npu_head_options options = reading_options(&o->reading);
-	int error;
+	int error = npu_connect(&r->client, o->socket, "npu-head");
 
-	options.progress = on_progress;
-	options.progress_arg = &progress;
-
-	progress_begin(&progress);
-	error = npu_connect(&r->client, o->socket, "npu-head");
 	if (error)
 		return exit_npu(r->client, error, NULL);
-	opening = 1;
-	error = npu_head_open(r->client, r->model, &options, &r->head, &r->info);
-	opening = 0;
-	progress_end(&progress);
-	if (interrupted)
-		return exit_complain(128 + interrupted, "interrupted");
+	int status = opening_head(r->client, r->model, reading_options(&o->reading), &r->head, &r->info);
+	if (status)
+		return status;
 	npu_head_set_verify(r->head, o->verify);
-	if (!error && o->path && npu_head_set_path(r->head, o->path))
+	if (o->path && npu_head_set_path(r->head, o->path))
 		return exit_usage("--path %s: %s", o->path, npu_error_text(r->client));
-	return error ? exit_model(r->client, error, r->model) : 0;
+	return 0;
 }
 
 static int run_rows(struct run *r)
@@ -343,11 +311,8 @@ static int run_all(struct run *r)
 
 static void run_begin(struct run *r, const struct options *o, const char *model)
 {
-	struct sigaction action = {.sa_handler = on_signal};
-
 	*r = (struct run){.options = o, .model = model, .out.fd = -1, .start = output_now()};
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	output_catch();
 }
 
 static void run_end(struct run *r)

@@ -92,6 +92,27 @@ static struct proto_bytes text_or(const char *text, const char *otherwise)
 	return PROTO_STR(text ? text : otherwise);
 }
 
+/* Which tensors, and how they are read: what is loaded, and what is packed for one call, are asked for alike.
+ */
+static struct req_weights_load request_of(const npu_model *m, struct row_tensor_name *rows, size_t count,
+					  const struct npu_weights_options *options)
+{
+	return (struct req_weights_load){
+		.file = m->file,
+		.label = PROTO_STR(m->label),
+		.tensors = {rows, count},
+		.layer = options->layer,
+		.role = text_or(options->role, "-"),
+		.transpose = options->transpose,
+		.q8 = text_or(options->q8, "auto"),
+		.is_signed = options->is_signed,
+		.k = options->k,
+		.tile = options->tile,
+		.layout = text_or(options->layout, "auto"),
+		.wait_ms = WAIT_MS,
+	};
+}
+
 static int ask_load(npu_model *m, const struct req_weights_load *q, struct rep_weights_load *p,
 		    struct answer *a)
 {
@@ -161,21 +182,7 @@ NPU_API int npu_weights_load(npu_model *m, const char *const *tensors, size_t co
 	w->is.client = m->client;
 	w->is.session = m->session;
 	head_path_from_environment(w->is.path);
-	const struct req_weights_load q = {
-		.wait_ms = WAIT_MS,
-		.file = m->file,
-		.label = PROTO_STR(m->label),
-		.tensors = {rows, count},
-		.layer = options->layer,
-		.role = PROTO_STR(options->role),
-		.transpose = options->transpose,
-		.q8 = text_or(options->q8, "auto"),
-		.is_signed = options->is_signed,
-		.k = options->k,
-		.tile = options->tile,
-		.layout = text_or(options->layout, "auto"),
-	};
-	r = load(m, q, w, info);
+	r = load(m, request_of(m, rows, count, options), w, info);
 	if (r) {
 		struct err failure = *client_err();
 		if (w->is.handle)
@@ -225,18 +232,8 @@ NPU_API int npu_gemm_expert(npu_model *m, const char *const *tensors, size_t cou
 		return r;
 	npu_head expert = {.client = m->client, .session = m->session, .nv = n, .h = k};
 	head_path_from_environment(expert.path);
-	const struct req_gemm_run q = {
-		.file = m->file,
-		.label = PROTO_STR(m->label),
-		.tensors = {names, count},
-		.layer = options->layer,
-		.role = text_or(options->role, "-"),
-		.transpose = options->transpose,
-		.q8 = text_or(options->q8, "auto"),
-		.is_signed = options->is_signed,
-		.k = options->k,
-		.tile = options->tile,
-		.layout = text_or(options->layout, "auto"),
-	};
+	const struct req_weights_load named = request_of(m, names, count, options), *from = &named;
+	struct req_gemm_run q = {}, *to = &q;
+	WEIGHTS_FIELDS(PROTO_COPY_FIELD, PROTO_COPY_LIST, );
 	return rows_through_expert(&expert, &q, x, rows, y, info);
 }

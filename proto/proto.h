@@ -94,6 +94,7 @@ struct proto_detail {
 #undef L
 /* To be given to a list of fields that two structs have, where `to` and `from` point at one of each. */
 #define PROTO_COPY_FIELD(S, kind, name, bound, def, doc) to->name = from->name;
+#define PROTO_COPY_LIST(S, row, name, bound, doc) to->name = from->name;
 
 enum proto_op_id {
 #define OP(name, wire, access, repeat, doc) OP_##name,

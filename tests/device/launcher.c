@@ -1,4 +1,5 @@
 #include "launcher.h"
+#include "../dice.h"
 #include "kernel_files.h"
 #include "soft.h"
 #include "xrt_module.h"
@@ -31,6 +32,29 @@ const char *launcher_settings(const char *simulation)
 		return simulation;
 	setenv("NPUD_TEST_NPU", simulation, 1);
 	return "";
+}
+
+struct image launcher_image(enum layout layout)
+{
+	struct geometry g = {.nv = LAUNCHER_NV,
+			     .h = LAUNCHER_K,
+			     .kd = LAUNCHER_K,
+			     .nd = LAUNCHER_ND,
+			     .tiles = 2,
+			     .layout = layout};
+	struct image image;
+	uint64_t state = 5;
+
+	if (!image_init(&image, &g))
+		abort();
+	for (uint32_t t = 0; t < g.tiles; t++) {
+		struct tile tile = image_tile(&image, t);
+		for (size_t i = 0; i < (size_t)g.kd * g.nd; i++)
+			tile.codes[i] = (int8_t)(splitmix(&state) % 255 - 127);
+		for (uint32_t n = 0; n < g.nd; n++)
+			tile.scales[n] = (float)(splitmix(&state) % 1000 + 1) / 4096;
+	}
+	return image;
 }
 
 bool launcher_well(struct launcher *l)

@@ -23,6 +23,10 @@ struct launcher {
 const struct device_table *launcher_table(void);
 const char *launcher_settings(const char *simulation);
 
+/* Random weights: two tiles, the second one not full. image_fini is owed. */
+enum { LAUNCHER_NV = 200, LAUNCHER_K = 64, LAUNCHER_ND = 128 };
+struct image launcher_image(enum layout layout);
+
 /*
  * Opens the device and hands it every tile of the image, for `rows` at once, launches to end within
  * launch_ms. Aborts with a sentence.

@@ -24,23 +24,6 @@ const char *__asan_default_options(void)
 #define ROWS 8u
 #define THREADS 4u
 
-/* A head of random codes: two tiles, the second one not full. */
-static struct image head(enum layout layout)
-{
-	struct geometry g = {.nv = 200, .h = 64, .kd = 64, .nd = 128, .tiles = 2, .layout = layout};
-	struct image image;
-	uint64_t state = 5;
-
-	if (!image_init(&image, &g))
-		abort();
-	for (uint32_t t = 0; t < g.tiles; t++) {
-		struct tile tile = image_tile(&image, t);
-		for (size_t i = 0; i < (size_t)g.kd * g.nd; i++)
-			tile.codes[i] = (int8_t)(splitmix(&state) % 255 - 127);
-	}
-	return image;
-}
-
 struct soak {
 	const struct image *image;
 	struct launcher launcher;
@@ -52,18 +35,18 @@ static void *caller(void *arg)
 {
 	struct soak *s = arg;
 	uint64_t state = atomic_fetch_add(&s->seed, 77);
-	int8_t q[ROWS * 64];
-	int32_t acc[ROWS * 128], want[ROWS * 128];
+	int8_t q[ROWS * LAUNCHER_K];
+	int32_t acc[ROWS * LAUNCHER_ND], want[ROWS * LAUNCHER_ND];
 
 	while (atomic_load(&s->faults) < s->wanted) {
 		uint32_t t = splitmix(&state) % 2, rows = (uint32_t)(splitmix(&state) % ROWS) + 1;
 		struct tile tile = image_tile(s->image, t);
-		for (uint32_t i = 0; i < rows * 64; i++)
+		for (uint32_t i = 0; i < rows * LAUNCHER_K; i++)
 			q[i] = (int8_t)(splitmix(&state) % 255 - 127);
 		enum job_result r = launcher_run(&s->launcher, t, q, rows, acc);
 		if (r == JOB_DONE) {
-			head_ref(&tile, q, rows, 128, false, want);
-			if (memcmp(acc, want, sizeof(int32_t) * rows * 128) != 0) {
+			head_ref(&tile, q, rows, LAUNCHER_ND, false, want);
+			if (memcmp(acc, want, sizeof(int32_t) * rows * LAUNCHER_ND) != 0) {
 				fprintf(stderr, "a wrong answer got by, after %" PRIuFAST64 " faults\n",
 					atomic_load(&s->faults));
 				exit(1);
@@ -80,7 +63,7 @@ static void *caller(void *arg)
 
 static void soak(const char *simulation, enum layout layout, uint64_t wanted)
 {
-	struct image image = head(layout);
+	struct image image = launcher_image(layout);
 	static struct soak s;
 	pthread_t threads[THREADS];
 
@@ -138,10 +121,10 @@ static long pages(void)
 
 static int endurance(uint64_t count)
 {
-	struct image image = head(LAYOUT_BLOCKED);
+	struct image image = launcher_image(LAYOUT_BLOCKED);
 	struct launcher l;
-	static int8_t q[ROWS * 64];
-	static int32_t acc[ROWS * 128];
+	static int8_t q[ROWS * LAUNCHER_K];
+	static int32_t acc[ROWS * LAUNCHER_ND];
 	long before_pages = 0;
 	unsigned before_descriptors = 0;
 

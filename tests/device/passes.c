@@ -13,32 +13,13 @@
 #include <unistd.h>
 
 #define ROWS 8u
-#define NV 200u
-#define K 64u
+#define NV LAUNCHER_NV
+#define K LAUNCHER_K
 
 static _Noreturn void fail(const char *what, const char *simulation, const char *path)
 {
 	fprintf(stderr, "%s, path=%s: %s\n", simulation, path, what);
 	exit(1);
-}
-
-/* Two tiles, the second one not full. */
-static struct image head(enum layout layout)
-{
-	struct geometry g = {.nv = NV, .h = K, .kd = K, .nd = 128, .tiles = 2, .layout = layout};
-	struct image image;
-	uint64_t state = 5;
-
-	if (!image_init(&image, &g))
-		abort();
-	for (uint32_t t = 0; t < g.tiles; t++) {
-		struct tile tile = image_tile(&image, t);
-		for (size_t i = 0; i < (size_t)g.kd * g.nd; i++)
-			tile.codes[i] = (int8_t)(splitmix(&state) % 255 - 127);
-		for (uint32_t n = 0; n < g.nd; n++)
-			tile.scales[n] = (float)(splitmix(&state) % 1000 + 1) / 4096;
-	}
-	return image;
 }
 
 struct faults {
@@ -131,7 +112,7 @@ static void suffer_all(const char *simulation, enum layout layout, uint64_t want
 
 	memset(&b, 0, sizeof b);
 	b.simulation = simulation;
-	b.target.image = head(layout);
+	b.target.image = launcher_image(layout);
 	/* What hangs is to be noticed soon; what is only slow then is a fault too, and no wrong answer. */
 	launcher_init(&b.launcher, &b.target.image, ROWS, simulation,
 		      strncmp(simulation, "hang", 4) == 0 ? 2 : 10000);
