@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE 1
 #include "activations.h"
+#include "clock.h"
 #include "bench.h"
 #include "comparison.h"
 #include "conditions.h"
@@ -162,26 +163,26 @@ static int run_once(struct bench *b, unsigned side, npu_client *c, npu_head *hea
 static int run_phase(struct bench *b, unsigned side, int round, npu_client *c, npu_head *head, unsigned phase)
 {
 	struct npu_run_info ran = {0};
-	double begun = output_now(), until = begun + b->options->seconds;
+	double begun = clock_now(), until = begun + b->options->seconds;
 	/* What is run first is slower than what follows, and is not counted; by turns, both are first once.
 	 */
 	int status = run_once(b, side, c, head, phase, &ran);
 
 	if (!status)
 		status = run_once(b, side, c, head, phase, &ran);
-	begun = output_now();
+	begun = clock_now();
 	for (unsigned times = 0;
 	     !status && round != WARM_UP && times < MOST_TIMES && (times < LEAST_TIMES || begun < until);
 	     times++) {
 		status = run_once(b, side, c, head, phase, &ran);
-		double ended = output_now();
+		double ended = clock_now();
 		const struct comparison_key key = {
 			phases[phase].name, "head",
 			(uint32_t)(ran.launch_rows ? ran.launch_rows : ran.rows_in_pass), rows_of(b, phase),
 			ran.launch_rows != 0};
 		if (!status && !comparison_add(&b->comparison, side, (unsigned)round, &key, ended - begun))
 			status = no_memory();
-		begun = output_now();
+		begun = clock_now();
 	}
 	return status;
 }
@@ -196,9 +197,9 @@ static int measure_head(struct bench *b, unsigned side, int round, npu_client *c
 	npu_head *head = NULL;
 	int status = 0;
 
-	double begun = output_now();
+	double begun = clock_now();
 	int r = npu_head_open(c, b->options->model, &options, &head, &info);
-	double took = output_now() - begun;
+	double took = clock_now() - begun;
 	if (interrupted)
 		status = stopped();
 	else if (r)

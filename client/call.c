@@ -1,4 +1,5 @@
 #include "call.h"
+#include "clock.h"
 #include "own.h"
 #include <nng/protocol/reqrep0/req.h>
 #include <time.h>
@@ -71,7 +72,7 @@ static void nng_msg_freep(nng_msg **m)
 
 static int ms_left(const struct call *k)
 {
-	double left = (k->deadline - connection_now()) * 1e3;
+	double left = (k->deadline - clock_now()) * 1e3;
 	return left > 1 ? (int)left : 1;
 }
 
@@ -185,7 +186,7 @@ static void heed_cancel(struct call *k)
 /* A send waits for a connection: without a limit of its own a daemon that is gone costs the whole time. */
 static bool is_connecting(const struct call *k)
 {
-	return connection_now() < k->connect_by && connection_now() < k->deadline;
+	return clock_now() < k->connect_by && clock_now() < k->deadline;
 }
 
 static void submit(struct call *k, nng_msg *m)
@@ -200,7 +201,7 @@ static void submit(struct call *k, nng_msg *m)
 
 static void send_message(struct call *k, nng_msg *m)
 {
-	k->connect_by = connection_now() + CONNECT_MS / 1e3;
+	k->connect_by = clock_now() + CONNECT_MS / 1e3;
 	submit(k, m);
 }
 
@@ -400,7 +401,7 @@ int call_start(struct connection *c, enum proto_op_id op, const void *request, s
 	k->op = op;
 	k->options = options;
 	k->req = k->hello_req = req;
-	k->deadline = connection_now() + options.timeout_ms / 1e3;
+	k->deadline = clock_now() + options.timeout_ms / 1e3;
 	k->greeting = op == OP_hello;
 	k->again = take(&again);
 	k->lost = false;

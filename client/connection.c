@@ -1,4 +1,5 @@
 #include "connection.h"
+#include "clock.h"
 #include "call.h"
 #include "own.h"
 #include "stream.h"
@@ -148,13 +149,6 @@ static int err_socket(struct err *err, int number, const char *path)
 		       nng_strerror(number));
 }
 
-double connection_now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
 	struct connection *c = arg;
@@ -164,7 +158,7 @@ static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *arg)
 		atomic_store(&c->pipe, id);
 	} else if (atomic_compare_exchange_strong(&c->pipe, &id, 0)) {
 		pthread_mutex_lock(&c->lock);
-		c->alone_since = connection_now();
+		c->alone_since = clock_now();
 		pthread_mutex_unlock(&c->lock);
 	}
 }
@@ -195,9 +189,9 @@ void connection_redial(struct connection *c)
 	if (pthread_mutex_trylock(&one) != 0)
 		return;
 	pthread_mutex_lock(&c->lock);
-	bool due = atomic_load(&c->pipe) == 0 && connection_now() - c->alone_since >= ALONE_MS / 1e3;
+	bool due = atomic_load(&c->pipe) == 0 && clock_now() - c->alone_since >= ALONE_MS / 1e3;
 	if (due)
-		c->alone_since = connection_now();
+		c->alone_since = clock_now();
 	pthread_mutex_unlock(&c->lock);
 	if (due) {
 		nng_dialer_close(c->dialer);
@@ -213,7 +207,7 @@ static int dial(struct connection *c, int hello_ms, struct err *err)
 	if (r)
 		return err_socket(err, r, c->path);
 	c->open = true;
-	c->alone_since = connection_now();
+	c->alone_since = clock_now();
 	/* Before any context, which copies it: NNG would run a long request again by default. */
 	if ((r = nng_socket_set_ms(c->socket, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE)) ||
 	    (r = nng_socket_set_size(c->socket, NNG_OPT_RECVMAXSZ, PROTO_REPLY_MAX + SLACK)) ||

@@ -62,8 +62,6 @@ void connection_fini(struct connection *c); /* closed; what was told goes */
  */
 void connection_redial(struct connection *c);
 
-double connection_now(void); /* seconds that only rise */
-
 /* A ticket as NPU_TICKET has it, "ID:TOKEN"; false: it is none. */
 bool connection_read_ticket(const char *text, uint64_t *id, char token[16]);
 

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE 1
 #include "crowd.h"
+#include "clock.h"
 #include "npu.h"
 #include <errno.h>
 #include <signal.h>
@@ -35,13 +36,6 @@ struct crowd {
 	struct member members[];
 };
 
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static int member_work(struct crowd *c, struct member *m, const struct crowd_work *work, void *state)
 {
 	double share;
@@ -52,9 +46,9 @@ static int member_work(struct crowd *c, struct member *m, const struct crowd_wor
 	atomic_store(&m->ready, true);
 	while (r == 0 && !atomic_load(&c->go))
 		usleep(LOOK_US);
-	for (double begun = now(); r == 0 && begun < c->stop;) {
+	for (double begun = clock_now(); r == 0 && begun < c->stop;) {
 		r = work->once(state, &share, m->why);
-		double ended = now();
+		double ended = clock_now();
 		m->shares += share;
 		m->seconds[m->times++ % SAMPLES] = (float)(ended - begun);
 		m->finished = begun = ended;
@@ -194,7 +188,7 @@ int crowd_run(struct crowd_result *out, unsigned members, double seconds, const 
 	if (r == 0)
 		r = failure(c, members, why);
 	if (r == 0) {
-		begun = now();
+		begun = clock_now();
 		c->stop = begun + seconds;
 		atomic_store(&c->go, true);
 	}

@@ -1,4 +1,5 @@
 #include "client.h"
+#include "clock.h"
 #include "own.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bulk numbers go as they lie in memory");
@@ -153,12 +154,12 @@ static int ping_step(struct npu_call *o)
 	cleanup(answer_fini) struct answer a = {};
 
 	if (!o->request) {
-		ping->start = connection_now();
+		ping->start = clock_now();
 		return operation_ask(o, OP_ping, &q, 0, o->client->timeout_ms);
 	}
 	int r = operation_answer(o, &p, &a);
 	if (r == 0 && ping->seconds)
-		*ping->seconds = connection_now() - ping->start;
+		*ping->seconds = clock_now() - ping->start;
 	return r;
 }
 

@@ -1,4 +1,5 @@
 #include "client.h"
+#include "clock.h"
 #include "own.h"
 
 enum { DISPATCH_MAX = 64 };
@@ -101,7 +102,7 @@ NPU_API int npu_dispatch(npu_client *c, int wait_ms)
 	int r = client_usable(c);
 	if (r)
 		return r;
-	double until = connection_now() + wait_ms / 1e3;
+	double until = clock_now() + wait_ms / 1e3;
 	int called = 0;
 	struct call *k;
 	/* Bounded: callbacks that begin further calls would keep the caller here for ever. */
@@ -115,7 +116,7 @@ NPU_API int npu_dispatch(npu_client *c, int wait_ms)
 		if (called)
 			wait_ms = 0;
 		else if (wait_ms > 0)
-			wait_ms = until > connection_now() ? (int)((until - connection_now()) * 1e3) : 0;
+			wait_ms = until > clock_now() ? (int)((until - clock_now()) * 1e3) : 0;
 	}
 	return called;
 }

@@ -1,4 +1,5 @@
 #include "output.h"
+#include "clock.h"
 #include "table.h"
 #include "exit.h"
 #include <errno.h>
@@ -14,14 +15,6 @@
 
 static volatile sig_atomic_t partial_exists;
 static char partial[PATH_MAX]; /* the unfinished file */
-
-double output_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static volatile sig_atomic_t holding, held;
 static char said[64]; /* by the handler, which must not format */
@@ -155,13 +148,13 @@ int output_file(const char *folder, const char *name, output_fill *fill, void *a
 
 void progress_begin(struct progress *p)
 {
-	*p = (struct progress){.start = output_now(), .tty = isatty(2)};
+	*p = (struct progress){.start = clock_now(), .tty = isatty(2)};
 }
 
 /* Whether it is time for another line; the rate so far. */
 static bool is_due(struct progress *p, uint64_t done, double *rate)
 {
-	double t = output_now();
+	double t = clock_now();
 
 	if (!p->tty || t - p->start < 1 || t - p->shown < 0.1)
 		return false;

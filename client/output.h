@@ -47,6 +47,4 @@ void progress_show(struct progress *p, uint64_t done, uint64_t tiles); /* packin
 void progress_bytes(struct progress *p, const char *doing, uint64_t done, uint64_t total);
 void progress_end(struct progress *p); /* wipes it */
 
-double output_now(void); /* seconds that only rise */
-
 #endif

@@ -9,12 +9,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-static void fclosep(FILE **f)
-{
-	if (*f)
-		fclose(*f);
-}
-
 bool places_user_socket(unsigned which, char *to, size_t room)
 {
 	char run[64];

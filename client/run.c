@@ -1,4 +1,5 @@
 #include "activations.h"
+#include "clock.h"
 #include "exit.h"
 #include "npu-head.h"
 #include "opening.h"
@@ -294,7 +295,7 @@ static int run_all(struct run *r)
 		status = run_top(r);
 	if (!status && o->logits)
 		status = output_commit(&r->out);
-	r->total = output_now() - r->start;
+	r->total = clock_now() - r->start;
 	if (!status && o->json)
 		status = run_stored(r);
 	if (!status && o->json)
@@ -311,7 +312,7 @@ static int run_all(struct run *r)
 
 static void run_begin(struct run *r, const struct options *o, const char *model)
 {
-	*r = (struct run){.options = o, .model = model, .out.fd = -1, .start = output_now()};
+	*r = (struct run){.options = o, .model = model, .out.fd = -1, .start = clock_now()};
 	output_catch();
 }
 

@@ -1,5 +1,6 @@
 /* Tickets, and what an operator may know and do about them. */
 #include "client.h"
+#include "clock.h"
 #include "own.h"
 #include <poll.h>
 #include <stdio.h>
@@ -265,9 +266,9 @@ static bool is_away(int r)
 /* Waits for the offer and confirms it; a daemon that restarts meanwhile is waited for. */
 static int wait_for_grant(npu_ticket *t, int wait_ms, struct npu_ticket_info *info)
 {
-	double until = connection_now() + wait_ms / 1e3, away = 0;
+	double until = clock_now() + wait_ms / 1e3, away = 0;
 	for (;;) {
-		int r = 0, left = wait_ms < 0 ? WAIT_MS : (int)((until - connection_now()) * 1e3);
+		int r = 0, left = wait_ms < 0 ? WAIT_MS : (int)((until - clock_now()) * 1e3);
 		if (strcmp(info->state, "granted") == 0)
 			return 0;
 		if (is_over(info))
@@ -284,8 +285,8 @@ static int wait_for_grant(npu_ticket *t, int wait_ms, struct npu_ticket_info *in
 			info->version = 0;
 			r = npu_ticket_wait(t, 0, info);
 		}
-		away = !is_away(r) ? 0 : away > 0 ? away : connection_now();
-		if (r && (!is_away(r) || connection_now() - away > AWAY_MS / 1e3))
+		away = !is_away(r) ? 0 : away > 0 ? away : clock_now();
+		if (r && (!is_away(r) || clock_now() - away > AWAY_MS / 1e3))
 			return r;
 		if (r) {
 			info->version = 0; /* answered at once by a daemon that is back */

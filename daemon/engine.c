@@ -1,4 +1,5 @@
 #include "engine.h"
+#include "clock.h"
 #include "own.h"
 #include "runner.h"
 #include "top.h"
@@ -35,13 +36,6 @@ int engine_init(struct engine *e, struct kernels *kernels, unsigned threads)
 void engine_fini(struct engine *e)
 {
 	pool_free(e->pool);
-}
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* Launches of one pass that are under way: at most two, so that the device always has a next one. */
@@ -321,7 +315,7 @@ int engine_run(struct engine *e, struct target *t, const struct pass *pass, enum
 	};
 	struct path_choice choice = path_choose(&facts);
 	const char *failed = NULL;
-	double begun = now();
+	double begun = clock_now();
 
 	if (choice.path == PATH_AUTO)
 		return err_set(err, NPU_E_NO_PATH, "path=%s cannot be had: %s", path_name(asked), choice.why);
@@ -331,7 +325,7 @@ int engine_run(struct engine *e, struct target *t, const struct pass *pass, enum
 	if (choice.path == PATH_DEVICE) {
 		failed = device_run(e, t, pass);
 		if (!failed) {
-			path_measured(&t->costs.device[size], now() - begun);
+			path_measured(&t->costs.device[size], clock_now() - begun);
 			report->launch_rows = weights_rows(t->device[0]);
 		} else if (asked == PATH_DEVICE) {
 			return err_set(err, NPU_E_NO_PATH, "path=device cannot be had: %s", failed);
@@ -340,13 +334,13 @@ int engine_run(struct engine *e, struct target *t, const struct pass *pass, enum
 		}
 	}
 	if (choice.path == PATH_HOST || failed) {
-		begun = now();
+		begun = clock_now();
 		report->path = PATH_HOST;
 		report->kernel = e->kernels->head_variant;
 		report->fallback = facts.device && asked != PATH_HOST && (failed || !facts.well || reserved);
 		if (!image_run(&t->image, e->kernels, e->pool, pass))
 			return no_memory(err, pass);
-		path_measured(&t->costs.host[size], now() - begun);
+		path_measured(&t->costs.host[size], clock_now() - begun);
 	}
 	return verify ? verify_pass(e, t, pass, report, &facts, err) : 0;
 }

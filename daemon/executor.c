@@ -1,15 +1,9 @@
 #include "executor.h"
+#include "clock.h"
 #include "own.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
-
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 void run_fini(struct run *r)
 {
@@ -113,7 +107,7 @@ static void pass_ended(struct executor *e, const struct batch_part *parts, unsig
 
 static double cpu_seconds(const struct executor *e)
 {
-	return seconds(CLOCK_THREAD_CPUTIME_ID) + pool_cpu_seconds(e->engine.pool);
+	return clock_seconds(CLOCK_THREAD_CPUTIME_ID) + pool_cpu_seconds(e->engine.pool);
 }
 
 /* Under lock: waits for the next pass. 0: to stop. */
@@ -143,7 +137,7 @@ static void work(void *arg)
 
 	uv_mutex_lock(&e->lock);
 	while ((count = next_pass(e, parts)) != 0) {
-		double begun = seconds(CLOCK_MONOTONIC), cpu = cpu_seconds(e);
+		double begun = clock_now(), cpu = cpu_seconds(e);
 		uint32_t rows = pass_begins(parts, count, begun);
 		uv_mutex_unlock(&e->lock);
 
@@ -152,8 +146,7 @@ static void work(void *arg)
 		run_pass(e, parts, count, &report, &err);
 
 		uv_mutex_lock(&e->lock);
-		pass_ended(e, parts, count, rows, seconds(CLOCK_MONOTONIC) - begun, cpu_seconds(e) - cpu,
-			   &report, &err);
+		pass_ended(e, parts, count, rows, clock_now() - begun, cpu_seconds(e) - cpu, &report, &err);
 		uv_async_send(&e->wake);
 	}
 	uv_mutex_unlock(&e->lock);

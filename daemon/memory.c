@@ -6,12 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void fclosep(FILE **f)
-{
-	if (*f)
-		fclose(*f);
-}
-
 /* The number after `key` at the start of a line ("" : the first line). False where there is none ("max"). */
 static bool number_in(const char *path, const char *key, uint64_t *out)
 {

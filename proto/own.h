@@ -5,6 +5,7 @@
 #ifndef NPUD_OWN_H
 #define NPUD_OWN_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -28,6 +29,12 @@ static inline void closep(int *fd)
 {
 	if (*fd >= 0)
 		close(*fd);
+}
+
+static inline void fclosep(FILE **f)
+{
+	if (*f)
+		fclose(*f);
 }
 
 static inline void freep(void *p)

@@ -1,4 +1,5 @@
 #include "bench.h"
+#include "clock.h"
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,13 +35,6 @@ void bench_end(void)
 		turns);
 }
 
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 double bench_seconds(struct pool *pool, bench_fn *run, void *arg)
 {
 	clockid_t clock = pool ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID;
@@ -49,10 +43,9 @@ double bench_seconds(struct pool *pool, bench_fn *run, void *arg)
 
 	/* Of turns that were all disturbed the one that was least so counts. */
 	for (unsigned i = 0; i < tries && fullest < 0.97; i++) {
-		double begun = seconds(CLOCK_MONOTONIC), cpu = seconds(clock);
+		double begun = clock_now(), cpu = clock_seconds(clock);
 		run(arg);
-		double took = seconds(CLOCK_MONOTONIC) - begun,
-		       used = (seconds(clock) - cpu) / threads / took;
+		double took = clock_now() - begun, used = (clock_seconds(clock) - cpu) / threads / took;
 		if (used > fullest) {
 			fullest = used;
 			least = took;

@@ -5,6 +5,7 @@
  * decodes at once.
  */
 #include "decode.h"
+#include "clock.h"
 #include "kernels.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,13 +33,6 @@ static const uint32_t block_values[] = {
 #undef TYPE
 };
 
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -53,28 +47,28 @@ static double median(double *of)
 
 static double copy_once(void)
 {
-	double start = now();
+	double start = clock_now();
 	for (int i = 0; i < TIMES; i++) {
 		memcpy(copied, values, sizeof values);
 		__asm__ volatile("" ::"r"(copied), "r"(values) : "memory");
 	}
-	return now() - start;
+	return clock_now() - start;
 }
 
 static double pack_once(void)
 {
 	struct tile tile = {
 		.kd = WIDTH, .nd = COLUMNS, .layout = LAYOUT_BLOCKED, .codes = codes, .scales = scales};
-	double start = now();
+	double start = clock_now();
 	for (int i = 0; i < TIMES; i++)
 		kernels.pack(&tile, 0, values, COLUMNS, WIDTH);
-	return now() - start;
+	return clock_now() - start;
 }
 
 /* One slice by one decoder: of a type, or with `type` TYPE_COUNT of a kind of Q4NX chunk. */
 static double decode_once(const struct decoders *d, enum tensor_type type, int kind)
 {
-	double start = now();
+	double start = clock_now();
 	for (int i = 0; i < TIMES; i++) {
 		if (type < TYPE_COUNT)
 			d->blocks[type](stored, SLICE, values);
@@ -83,7 +77,7 @@ static double decode_once(const struct decoders *d, enum tensor_type type, int k
 				d->q4nx[kind](stored + at / 8192 * 8704, WIDTH, values + at);
 		__asm__ volatile("" ::"r"(copied), "r"(values) : "memory");
 	}
-	return now() - start;
+	return clock_now() - start;
 }
 
 static void row(const char *name, enum tensor_type type, int kind)

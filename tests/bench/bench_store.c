@@ -5,6 +5,7 @@
  * /tmp) that takes 2 GB.
  */
 #include "bench.h"
+#include "clock.h"
 #include "fingerprint.h"
 #include "loader.h"
 #include "own.h"
@@ -35,13 +36,6 @@ static void give_up(const char *what, const struct err *err)
 {
 	fprintf(stderr, "bench_store: %s: %s\n", what, err ? err->text : "cannot be done");
 	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static int drop(const char *name, const struct stat *st, int kind, struct FTW *ftw)
@@ -140,14 +134,14 @@ static struct opened open_head(const char *name, struct imagestore *store, bool 
 		give_up(name, NULL);
 	o.load->known = known || bench.learning ? &bench.known : NULL;
 	o.load->reader = STRANGER;
-	double begun = now();
+	double begun = clock_now();
 	if (load_identify(o.load, &err))
 		give_up(name, &err);
-	o.identify = now() - begun;
-	begun = now();
+	o.identify = clock_now() - begun;
+	begun = clock_now();
 	if (load_fill(o.load, &err))
 		give_up(name, &err);
-	o.fill = now() - begun;
+	o.fill = clock_now() - begun;
 	if (known && o.load->hashed)
 		give_up(name, &(struct err){.text = "it was hashed again"});
 	return o;
@@ -219,12 +213,12 @@ static void recall(struct imagestore *s)
 static double copy_image(const struct image *image)
 {
 	size_t size = image->size;
-	double begun = now();
+	double begun = clock_now();
 	void *to = pages_new(&size);
 	if (!to)
 		give_up("copy", NULL);
 	memcpy(to, image->memory, image->size);
-	double took = now() - begun;
+	double took = clock_now() - begun;
 	pages_free(to, size);
 	return took;
 }
@@ -269,7 +263,7 @@ static double attach_ms(const struct image *image)
 	struct err err;
 
 	snprintf(path, sizeof path, "%s/bf16.safetensors", bench.dir);
-	double begun = now();
+	double begun = clock_now();
 	source.files[0] =
 		(struct container_file){open(path, O_RDONLY | O_CLOEXEC), strdup("bf16.safetensors")};
 	if (load_new(&l, &request, &source, NULL, &bench.secret, &bench.kernels, bench.threads))
@@ -280,7 +274,7 @@ static double attach_ms(const struct image *image)
 		give_up("attach", &err);
 	if (l->hashed || !load_agrees(l, image, &why))
 		give_up("attach", &(struct err){.text = "it is not what is resident"});
-	double took = now() - begun;
+	double took = clock_now() - begun;
 	load_free(l);
 	return took * 1e3;
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Includes point one way: client -> proto; daemon -> proto, store, kernels; store -> proto; proto and kernels
-# to nobody. The programs in client/ that pack and measure may use store and kernels; the library may not.
+# to nobody. The programs in client/ that are named below may use more; the library may not.
 set -u
 cd "${NPUD_SOURCE_DIR:-$(dirname "$0")/../..}" || exit 1
 
@@ -17,10 +17,11 @@ allowed() { # FILE: the folders it may include from
 	kernels/*) echo kernels ;;
 	store/*) echo store proto ;;
 	daemon/*) echo daemon proto store kernels ;;
-	client/npu.[ch] | client/client.h | client/call.[ch] | client/connection.[ch] | client/head.c | client/operation.c | \
-		client/hub.[ch] | client/model.[ch] | client/places.[ch] | client/side.[ch] | client/tensors.c) echo client proto ;;
-	client/pack.c | client/packer.[ch] | client/lone.c) echo client proto store kernels daemon ;; # loader.h: a second packer would drift
-	client/*) echo client proto store kernels ;;
+	# What packs, reads images or takes kernels in. loader.h: a second packer would drift.
+	client/pack.c | client/packer.[ch] | client/lone.c | client/npuctl_im*.c | client/npuctl_kernels.c)
+		echo client proto store kernels daemon
+		;;
+	client/*) echo client proto ;;
 	esac
 }
 

@@ -2,7 +2,6 @@
 #ifndef INPUTS_H
 #define INPUTS_H
 
-#include <stdio.h>
 #include <stdlib.h>
 
 static inline const char *data_dir(void)
@@ -13,10 +12,4 @@ static inline const char *data_dir(void)
 }
 
 /* For cleanup(). */
-static inline void fclosep(FILE **f)
-{
-	if (*f)
-		fclose(*f);
-}
-
 #endif
