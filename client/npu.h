@@ -339,6 +339,7 @@ struct npu_store {
 	uint64_t max_bytes, heads, bytes, superseded_bytes;
 	uint64_t file_bytes, free_bytes;		/* of its file; in it, to be used again */
 	uint64_t hits, misses, written, write_failures; /* tiles since the daemon's start */
+	uint64_t copied_bytes; /* of the copy that npu_store_compact is making now; 0: none */
 };
 /* How the store is, and `each` (may be NULL) once a head; stops with its result when that is not 0. */
 int npu_store_list(npu_client *c, struct npu_store *out,

@@ -3,6 +3,8 @@
 #include "output.h"
 #include "plain.h"
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -68,15 +70,16 @@ static json_t *json_refused(const char *lines)
 
 static json_t *json_summary(const struct npu_store *s, json_t *heads)
 {
-	return json_pack("{so so so sI sI sI sI sI sI sI sI sI so so}", "off",
+	return json_pack("{so so so sI sI sI sI sI sI sI sI sI sI so so}", "off",
 			 table_json_string(s->off[0] ? s->off : NULL), "path",
 			 table_json_string(s->off[0] ? NULL : s->path), "moved",
 			 table_json_string(s->moved[0] ? s->moved : NULL), "max_bytes",
 			 (json_int_t)s->max_bytes, "bytes", (json_int_t)s->bytes, "superseded_bytes",
 			 (json_int_t)s->superseded_bytes, "file_bytes", (json_int_t)s->file_bytes,
-			 "free_bytes", (json_int_t)s->free_bytes, "hits", (json_int_t)s->hits, "misses",
-			 (json_int_t)s->misses, "written", (json_int_t)s->written, "write_failures",
-			 (json_int_t)s->write_failures, "refused", json_refused(s->refused), "heads", heads);
+			 "free_bytes", (json_int_t)s->free_bytes, "copied_bytes", (json_int_t)s->copied_bytes,
+			 "hits", (json_int_t)s->hits, "misses", (json_int_t)s->misses, "written",
+			 (json_int_t)s->written, "write_failures", (json_int_t)s->write_failures, "refused",
+			 json_refused(s->refused), "heads", heads);
 }
 
 static void print_summary(const struct npu_store *s)
@@ -321,21 +324,45 @@ static int do_prune(npu_client *c, const struct options *o)
 	return 0;
 }
 
+/* The daemon answers when it is done; a thread of its own asks meanwhile how far it is. */
+struct compacting {
+	npu_client *client;
+	uint64_t total;
+	atomic_bool over;
+};
+
+static void *watch_copy(void *arg)
+{
+	struct compacting *w = arg;
+	struct progress progress;
+	struct npu_store store;
+
+	progress_begin(&progress);
+	while (!atomic_load(&w->over)) {
+		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+		if (npu_store_list(w->client, &store, NULL, NULL) == 0 && store.copied_bytes)
+			progress_bytes(&progress, "compacting", store.copied_bytes, w->total);
+	}
+	progress_end(&progress);
+	return NULL;
+}
+
 static int do_compact(npu_client *c, const struct options *o)
 {
 	char text[2][TABLE_UNIT];
 	uint64_t before, after;
 	struct npu_store store;
-	bool tty = isatty(2);
+	pthread_t watcher;
 	int error = npu_store_list(c, &store, NULL, NULL);
 
-	if (!error && tty)
-		fprintf(stderr, "compacting: copying %s",
-			table_format_bytes(text[0], store.file_bytes - store.free_bytes));
-	if (!error)
-		error = npu_store_compact(c, &before, &after);
-	if (tty)
-		fputs("\r\033[K", stderr);
+	if (error)
+		return exit_npu(c, error, NULL);
+	struct compacting w = {.client = c, .total = store.file_bytes - store.free_bytes};
+	bool watched = isatty(2) && pthread_create(&watcher, NULL, watch_copy, &w) == 0;
+	error = npu_store_compact(c, &before, &after);
+	atomic_store(&w.over, true);
+	if (watched)
+		pthread_join(watcher, NULL);
 	if (error)
 		return exit_npu(c, error, NULL);
 	if (o->json)

@@ -25,6 +25,7 @@ static void read_store(struct npu_store *to, const struct rep_store_list *p)
 		.misses = p->misses,
 		.written = p->written,
 		.write_failures = p->write_failures,
+		.copied_bytes = p->copied_bytes,
 	};
 	call_copy(to->off, sizeof to->off, p->off);
 	call_copy(to->path, sizeof to->path, p->path);

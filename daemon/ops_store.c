@@ -113,6 +113,7 @@ int on_store_list(struct request *r, const struct req_store_list *q, struct rep_
 	a->superseded_bytes = stat.superseded_bytes;
 	a->file_bytes = stat.file_bytes;
 	a->free_bytes = stat.free_bytes;
+	a->copied_bytes = stat.copied_bytes;
 	a->count = stat.heads;
 	a->hits = stat.hits;
 	a->misses = stat.misses;

@@ -143,6 +143,7 @@ struct imagestore_stat {
 	uint64_t heads, bytes, superseded_bytes;	/* own accounting */
 	uint64_t file_bytes, free_bytes;		/* of data.mdb; pages in it that can be used again */
 	uint64_t hits, misses, written, write_failures; /* tiles, since the start */
+	uint64_t copied_bytes; /* of the copy that imagestore_compact is making now; 0: none */
 	uint64_t refused[REFUSED_COUNT];
 };
 int imagestore_stat(struct imagestore *s, struct imagestore_stat *out, struct err *err);

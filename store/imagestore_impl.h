@@ -17,6 +17,7 @@ struct imagestore {
 	MDB_dbi image, chunk, usage, meta;
 	struct hash_secret secret;
 	char moved[PATH_MAX + 256];
+	atomic_bool copying; /* compacting */
 	atomic_uint_fast64_t hits, misses, written, write_failures, refused[REFUSED_COUNT];
 };
 

@@ -357,12 +357,13 @@ int imagestore_prune(struct imagestore *s, bool superseded, const struct head_ke
 	return r || superseded ? r : store_drop_names(s, err);
 }
 
-static uint64_t file_bytes(const struct imagestore *s)
+/* Of the file in use ("db"), or of its copy ("compact"). */
+static uint64_t file_bytes(const struct imagestore *s, const char *folder)
 {
-	char path[PATH_MAX + 16];
+	char path[PATH_MAX + 32];
 	struct stat st;
 
-	snprintf(path, sizeof path, "%s/db/data.mdb", s->path);
+	snprintf(path, sizeof path, "%s/%s/data.mdb", s->path, folder);
 	return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
@@ -390,7 +391,7 @@ int imagestore_compact(struct imagestore *s, uint64_t *before, uint64_t *after, 
 	char directory[PATH_MAX + 16], fresh[PATH_MAX + 32], data[PATH_MAX + 16];
 	struct statvfs fs;
 
-	*before = file_bytes(s);
+	*before = file_bytes(s, "db");
 	uint64_t free_bytes = store_free_bytes(s), live = *before > free_bytes ? *before - free_bytes : 0;
 	if (statvfs(s->path, &fs) < 0)
 		return err_sys(err, errno, "image store %s: asking for free space", s->path);
@@ -412,13 +413,15 @@ int imagestore_compact(struct imagestore *s, uint64_t *before, uint64_t *after, 
 	if (mkdir(directory, 0700) < 0 && errno != EEXIST)
 		return err_sys(err, errno, "%s: cannot be made", directory);
 	pthread_rwlock_rdlock(&s->swap);
+	atomic_store(&s->copying, true);
 	int rc = s->env ? mdb_env_copy2(s->env, directory, MDB_CP_COMPACT) : ENODEV;
+	atomic_store(&s->copying, false);
 	pthread_rwlock_unlock(&s->swap);
 	int r = rc ? store_fail(s, err, rc, "compacting") : swap_in(s, fresh, data, err);
 	if (r)
 		unlink(fresh);
 	rmdir(directory);
-	*after = file_bytes(s);
+	*after = file_bytes(s, "db");
 	return r;
 }
 
@@ -431,8 +434,10 @@ int imagestore_stat(struct imagestore *s, struct imagestore_stat *out, struct er
 	if (r)
 		return r;
 	*out = (struct imagestore_stat){.heads = n,
-					.file_bytes = file_bytes(s),
+					.file_bytes = file_bytes(s, "db"),
 					.free_bytes = store_free_bytes(s),
+					.copied_bytes =
+						atomic_load(&s->copying) ? file_bytes(s, "compact") : 0,
 					.hits = atomic_load(&s->hits),
 					.misses = atomic_load(&s->misses),
 					.written = atomic_load(&s->written),

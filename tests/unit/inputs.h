@@ -11,5 +11,4 @@ static inline const char *data_dir(void)
 	return dir ? dir : NPUD_SOURCE_DIR "/../shared/data";
 }
 
-/* For cleanup(). */
 #endif

@@ -152,6 +152,7 @@ Test(imagestore_keep, compacting_gives_space_back_and_keeps_what_is_live)
 {
 	struct image_tile_io t[4];
 	struct imagestore *s = stores_open();
+	struct imagestore_stat stat;
 	uint64_t before, after, heads, bytes;
 	for (unsigned i = 0; i < 4; i++) {
 		t[i] = stores_tile(i + 1, 512, 8192, 8192);
@@ -165,6 +166,8 @@ Test(imagestore_keep, compacting_gives_space_back_and_keeps_what_is_live)
 	cr_expect_eq(heads, 2u);
 	cr_assert_eq(imagestore_compact(s, &before, &after, &err), 0, "%s", err.text);
 	cr_expect_lt(after, before / 2);
+	cr_assert_eq(imagestore_stat(s, &stat, &err), 0);
+	cr_expect_eq(stat.copied_bytes, 0u, "no copy is being made any more");
 	cr_expect(stores_has(s, &t[3]) && !stores_has(s, &t[1]));
 	stores_put(s, &t[1], "same");
 	imagestore_close(s);
