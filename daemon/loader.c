@@ -172,9 +172,11 @@ static uint32_t cut(struct reading *g, const struct load *l, const struct load_p
 	const struct matrix *m = &part->matrix;
 	uint64_t as_float = (uint64_t)m->band_rows * m->width * sizeof(float);
 	uint64_t step = SLICE / (m->band_bytes > as_float ? m->band_bytes : as_float);
+	uint64_t most = ROOMS / (m->band_bytes + as_float), whole = m->band_rows % 8 ? 8 : 1;
 
-	/* Whole chunks of the blocked layout, which two threads should not share. */
-	step = step < 8 ? 8 : step / 8 * 8;
+	/* Whole chunks of the blocked layout, which two threads should not share, but where they are wide. */
+	step = step < whole ? whole : step / whole * whole;
+	step = step < most ? step : most ? most : 1;
 	g->bands = matrix_bands(m);
 	g->step = step < g->bands ? (uint32_t)step : g->bands;
 	g->stored = whole_lines(g->step * m->band_bytes);
