@@ -95,17 +95,19 @@ static struct matrix_options options_of(const char *opts)
 	return options;
 }
 
-/* Loaded and packed. */
-static struct load *load(const struct row *r, uint32_t tile, enum layout layout)
+/* Loaded and packed by the kernels that are forced, or the best; NULL where this processor cannot run them.
+ */
+static struct load *load_by(const char *forced, const struct row *r, uint32_t tile, enum layout layout)
 {
 	static const struct hash_secret secret;
-	static struct kernels kernels;
+	static struct kernels kernels; /* which the load refers to */
 	struct load_request request = {.options = options_of(r->opts), .tile = tile, .layout = layout};
 	struct load *l = NULL;
 	struct err err = {0};
 	char path[1024];
 
-	cr_assert(kernels_pick(&kernels, cpu_have(), NULL));
+	if (!kernels_pick(&kernels, cpu_have(), forced))
+		return NULL;
 	snprintf(path, sizeof path, "%s/%s", data_dir(), r->file);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	cr_assert(fd >= 0, "%s cannot be opened", path);
@@ -118,6 +120,11 @@ static struct load *load(const struct row *r, uint32_t tile, enum layout layout)
 	cr_assert_eq(load_fill(l, &err), 0, "%s: %s", r->file, err.text);
 	cr_expect_eq(atomic_load(&l->tiles_done), l->geometry.tiles);
 	return l;
+}
+
+static struct load *load(const struct row *r, uint32_t tile, enum layout layout)
+{
+	return load_by(NULL, r, tile, layout);
 }
 
 /* A row may have "-" for weights with values that are not numbers, of which there are many. */
@@ -150,13 +157,14 @@ static void check_weights(const struct load *l, const struct row *r)
 
 static void check_fnv(const struct load *l, const char *want, const struct row *r)
 {
+	const char *by = l->kernels->pack_variant;
 	struct tile t = image_tile(&l->image, 0);
 	char got[17];
 	uint64_t h = fnv(UINT64_C(0xcbf29ce484222325), t.codes, (size_t)t.kd * t.nd);
 
 	cr_assert_eq(l->geometry.tiles, 1);
 	snprintf(got, sizeof got, "%016" PRIx64, fnv(h, t.scales, t.nd * sizeof *t.scales));
-	cr_expect_str_eq(got, want, "image of %s %s", r->file, r->tensor);
+	cr_expect_str_eq(got, want, "image of %s %s by %s", r->file, r->tensor, by);
 }
 
 /* The oracle's row, as codes. */
@@ -245,24 +253,32 @@ static void check_row_on_device(const struct row *r)
 	check_device(narrow_row, r);
 }
 
-static void check_row(const struct row *r)
+static void check_packed(const char *forced, const struct row *r)
 {
-	cleanup(loadp) struct load *row = load(r, r->n, LAYOUT_ROW_MAJOR);
+	cleanup(loadp) struct load *row = load_by(forced, r, r->n, LAYOUT_ROW_MAJOR);
 	char hex[65];
 
-	cr_expect(row->geometry.nv == r->n && row->geometry.h == r->k && row->geometry.kd == r->kpad &&
-		  row->geometry.nd == r->n);
-	check_weights(row, r);
+	if (!row)
+		return;
 	struct tile t = image_tile(&row->image, 0);
 	sha256(t.codes, (size_t)t.kd * t.nd, hex);
-	cr_expect_str_eq(hex, r->codes, "codes of %s %s", r->file, r->tensor);
+	cr_expect_str_eq(hex, r->codes, "codes of %s %s by %s", r->file, r->tensor, forced);
 	sha256(t.scales, t.nd * sizeof *t.scales, hex);
-	cr_expect_str_eq(hex, r->scales, "scales of %s %s", r->file, r->tensor);
+	cr_expect_str_eq(hex, r->scales, "scales of %s %s by %s", r->file, r->tensor, forced);
 	check_fnv(row, r->row, r);
-
-	cleanup(loadp) struct load *blocked = load(r, (r->n + 127) / 128 * 128, LAYOUT_BLOCKED);
+	cleanup(loadp) struct load *blocked = load_by(forced, r, (r->n + 127) / 128 * 128, LAYOUT_BLOCKED);
 	check_fnv(blocked, r->blocked, r);
+}
+
+static void check_row(const struct row *r)
+{
+	static const char *const variants[] = {"ref", "avx2", "avx512"};
 	cleanup(loadp) struct load *usual = load(r, 0, LAYOUT_BLOCKED);
+
+	cr_expect(usual->geometry.nv == r->n && usual->geometry.h == r->k && usual->geometry.kd == r->kpad);
+	check_weights(usual, r);
+	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+		check_packed(variants[i], r);
 	check_logits(usual, r);
 	cleanup(loadp) struct load *narrow = load(r, 128, LAYOUT_BLOCKED);
 	check_logits(narrow, r);
