@@ -16,20 +16,22 @@
 #define FILES_MIN 64 /* before the first client: sockets, the store, the journal, the loop */
 
 static const char help[] =
-	"Usage: npud [OPTION]...\n"
+	"usage: npud [options]\n"
 	"One daemon that owns the NPU of a machine on behalf of every program that wants it.\n\n"
-	"  -c, --config FILE     read the configuration from FILE (default: $NPUD_CONFIG, else none)\n"
+	"  -c, --config FILE     read the configuration from FILE ($NPUD_CONFIG, else none)\n"
 	"  -f, --foreground      accepted for service managers; npud never goes to the background\n"
-	"  -s, --socket PATH     listen at PATH (files are passed at PATH.fd)\n"
-	"      --cache-dir DIR   what can be made again\n"
-	"      --state-dir DIR   what must survive a restart\n"
+	"  -s, --socket PATH     listen at PATH; files are passed at PATH.fd ($NPUD_SOCKET, then the user's "
+	"place)\n"
+	"      --cache-dir DIR   for what can be made again (npud in $XDG_CACHE_HOME)\n"
+	"      --state-dir DIR   for what must survive a restart (npud in $XDG_STATE_HOME)\n"
 	"      --check-config    read the configuration, say what is wrong, and leave\n"
 	"      --check-device    say step by step what the NPU lacks, or that it works, and leave\n"
-	"  -h, --help            this\n"
+	"  -h, --help            this text\n"
 	"  -V, --version         the version\n\n"
-	"Example: npud --socket /tmp/try/npud.sock &  npuctl --socket /tmp/try/npud.sock status\n"
-	"Exit status: 0 stopped by a signal, 64 usage, 78 configuration, 75 another npud is there, 69 "
-	"--check-device found no device to use, 74 stdout cannot be written, 70 otherwise.\n";
+	"Exit status: 0 stopped by a signal; 64 usage; 69 --check-device found no device to use; 70 the "
+	"system\n"
+	"refused something; 74 stdout cannot be written; 75 another npud is there; 78 configuration.\n"
+	"example: npud --socket /tmp/try/npud.sock &  npuctl --socket /tmp/try/npud.sock status\n";
 
 static int fail(const struct err *err)
 {
@@ -128,12 +130,13 @@ int main(int argc, char **argv)
 			puts("npud " NPUD_VERSION);
 			return flush(0);
 		default:
-			fputs("npud: try --help\n", stderr);
+			fputs("npud: 'npud --help' shows how it is used\n", stderr);
 			return 64;
 		}
 	}
 	if (optind < argc) {
-		plain_line(stderr, "npud: %s: npud takes no arguments; try --help", argv[optind]);
+		plain_line(stderr, "npud: %s: npud takes no arguments; 'npud --help' shows how it is used",
+			   argv[optind]);
 		return 64;
 	}
 	if (config_load(&config, &source, &err))

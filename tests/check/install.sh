@@ -1,5 +1,5 @@
 #!/bin/bash
-# What is installed can be used from there: by pkg-config and by CMake (docs/example.c), and from Python.
+# What is installed can be used from there: by pkg-config and by CMake (docs/example.c), and from Python; and has its documents.
 set -u
 cd "${NPUD_SOURCE_DIR:-$(dirname "$0")/../..}" || exit 1
 
@@ -46,6 +46,14 @@ for program in "$work/by-pkg-config" "$work/user/build/by-cmake"; do
 	}
 	nm -D "$program" | grep -q ' U npu_connect@NPU_' || {
 		echo "$program wants npu_connect without a version"
+		exit 1
+	}
+done
+
+documents=$(find "$root" -type d -path '*/doc/npud')
+for document in README.md docs/kernels.md docs/protocol.md docs/npud.conf docs/example.c; do
+	[ -s "$documents/$document" ] || {
+		echo "$document was not installed"
 		exit 1
 	}
 done

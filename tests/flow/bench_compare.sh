@@ -98,6 +98,8 @@ expect 64 "${compare[@]}" --a "socket=$socket,threads=2" --b ""
 says "leave out the socket"
 expect 64 "${compare[@]}" --a "" --b "" --one-sided
 says "--tolerance"
+expect 64 "${compare[@]}" --a "" --b "" --want logits
+says "an option goes with clients only"
 expect 64 "${compare[@]}" --a "" --b "" --rounds 1.5
 expect 64 "$bench" compare --a "" --b ""
 expect 66 "$bench" compare "$work/none" --a "" --b ""
