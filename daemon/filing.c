@@ -21,10 +21,10 @@ struct filed {
 	struct head_key *spared;
 	size_t spared_count;
 	enum {
-		FILED_USE,
-		FILED_WRITE,
-		FILED_WRITE_MISSING
-	} what;	     /* nothing; `write`; what the store lacks */
+		FILED_USE,	    /* nothing: it was used */
+		FILED_WRITE,	    /* the tiles of `write` */
+		FILED_WRITE_MISSING /* what the store lacks */
+	} what;
 	bool *write; /* [tiles] */
 	uint64_t session;
 	double seconds;

@@ -76,7 +76,13 @@ static int check_device(const struct config *c)
 	return flush(usable ? 0 : 69);
 }
 
-int main(int argc, char **argv)
+struct asked {
+	struct config_source source;
+	bool check_config, check_device, help, version;
+};
+
+/* 0 or an exit status, having complained. */
+static int read_options(int argc, char **argv, struct asked *asked)
 {
 	enum { CACHE_DIR = 256, STATE_DIR, CHECK_CONFIG, CHECK_DEVICE };
 	static const struct option options[] = {
@@ -91,75 +97,59 @@ int main(int argc, char **argv)
 		{"version", no_argument, NULL, 'V'},
 		{0},
 	};
-	static struct exporter exporter;
-	static struct server server; /* large, one a process, and its address is kept by callbacks */
-	static struct config config;
-	struct config_source source = {.file = getenv("NPUD_CONFIG")};
-	bool check = false, device = false;
-	struct err err;
 	int option;
 
-	if (!standard_begin())
-		return 70;
-	while ((option = plain_getopt(argc, argv, "c:fs:hV", options)) != -1) {
+	while ((option = plain_getopt(argc, argv, "c:fs:hV", options)) != -1)
 		switch (option) {
 		case 'c':
-			source.file = optarg;
+			asked->source.file = optarg;
 			break;
 		case 'f':
 			break;
 		case 's':
-			source.socket = optarg;
+			asked->source.socket = optarg;
 			break;
 		case CACHE_DIR:
-			source.cache_dir = optarg;
+			asked->source.cache_dir = optarg;
 			break;
 		case STATE_DIR:
-			source.state_dir = optarg;
+			asked->source.state_dir = optarg;
 			break;
 		case CHECK_CONFIG:
-			check = true;
+			asked->check_config = true;
 			break;
 		case CHECK_DEVICE:
-			device = true;
+			asked->check_device = true;
 			break;
 		case 'h':
-			fputs(help, stdout);
-			return flush(0);
+			asked->help = true;
+			return 0;
 		case 'V':
-			puts("npud " NPUD_VERSION);
-			return flush(0);
+			asked->version = true;
+			return 0;
 		default:
 			fputs("npud: 'npud --help' shows how it is used\n", stderr);
 			return 64;
 		}
-	}
-	if (optind < argc) {
-		plain_line(stderr, "npud: %s: npud takes no arguments; 'npud --help' shows how it is used",
-			   argv[optind]);
-		return 64;
-	}
-	if (config_load(&config, &source, &err))
-		return fail(&err);
-	if (check) {
-		plain_line(stdout, "%s: good; socket %s, cache %s, state %s",
-			   source.file && *source.file ? source.file : "defaults", config.socket,
-			   config.cache_dir, config.state_dir);
-		return flush(0);
-	}
-	if (device)
-		return check_device(&config);
-	/* A connection is a descriptor; the usual soft limit of 1024 is one for programs that use select().
-	 */
+	if (optind == argc)
+		return 0;
+	plain_line(stderr, "npud: %s: npud takes no arguments; 'npud --help' shows how it is used",
+		   argv[optind]);
+	return 64;
+}
+
+/* A connection is a descriptor; the usual soft limit of 1024 is one for programs that use select(). */
+static int raise_limits(void)
+{
 	struct rlimit files;
+
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &files);
 		if (files.rlim_max < FILES_MIN) {
 			fprintf(stderr,
 				"npud: only %ju files may be open at once: npud needs %d and one for every "
-				"client; "
-				"raise the limit (ulimit -Hn, or LimitNOFILE= of a unit)\n",
+				"client; raise the limit (ulimit -Hn, or LimitNOFILE= of a unit)\n",
 				(uintmax_t)files.rlim_max, FILES_MIN);
 			return 70;
 		}
@@ -167,12 +157,55 @@ int main(int argc, char **argv)
 	/* Answers of hundreds of kilobytes: kept in the heap, not mapped and unmapped each time. */
 	mallopt(M_MMAP_THRESHOLD, 64 << 20);
 	mallopt(M_TRIM_THRESHOLD, 256 << 20);
-	if (server_init(&server, &config, &source, &err))
+	return 0;
+}
+
+static int serve(const struct config *config, const struct config_source *source)
+{
+	static struct exporter exporter;
+	static struct server server; /* large, one a process, and its address is kept by callbacks */
+	struct err err;
+	int status = raise_limits();
+
+	if (status)
+		return status;
+	if (server_init(&server, config, source, &err))
 		return fail(&err);
-	exporter_open(&exporter, &server, (uint16_t)config.metrics_port);
+	exporter_open(&exporter, &server, (uint16_t)config->metrics_port);
 	server_run(&server);
 	log_line("npud", 0, "stopped");
 	exporter_close(&exporter);
 	server_fini(&server);
 	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct config config;
+	struct asked asked = {.source.file = getenv("NPUD_CONFIG")};
+	const struct config_source *source = &asked.source;
+	struct err err;
+
+	if (!standard_begin())
+		return 70;
+	int status = read_options(argc, argv, &asked);
+	if (status)
+		return status;
+	if (asked.help) {
+		fputs(help, stdout);
+		return flush(0);
+	}
+	if (asked.version) {
+		puts("npud " NPUD_VERSION);
+		return flush(0);
+	}
+	if (config_load(&config, source, &err))
+		return fail(&err);
+	if (asked.check_config) {
+		plain_line(stdout, "%s: good; socket %s, cache %s, state %s",
+			   source->file && *source->file ? source->file : "defaults", config.socket,
+			   config.cache_dir, config.state_dir);
+		return flush(0);
+	}
+	return asked.check_device ? check_device(&config) : serve(&config, source);
 }

@@ -92,11 +92,11 @@ enum runs_figure { RUNS, ROWS, QUEUE, COMPUTE };
 
 static void put_runs_family(FILE *f, const struct metrics *m, const char *name, enum runs_figure figure)
 {
-	for (int class = 0; class < METRICS_CLASSES; class ++)
+	for (int c = 0; c < METRICS_CLASSES; c++)
 		for (int device = 0; device < 2; device++) {
-			const struct metrics_runs *r = &m->ran[class][device];
+			const struct metrics_runs *r = &m->ran[c][device];
 			char labels[64];
-			snprintf(labels, sizeof labels, "class=\"%s\",path=\"%s\"", ticket_class_name(class),
+			snprintf(labels, sizeof labels, "class=\"%s\",path=\"%s\"", ticket_class_name(c),
 				 path_name(device ? PATH_DEVICE : PATH_HOST));
 			if (figure == RUNS || figure == ROWS)
 				fprintf(f, "%s_total{%s} %" PRIu64 "\n", name, labels,
@@ -192,18 +192,18 @@ static void put_tickets(FILE *f, struct server *s)
 	}
 	family(f, "npud_tickets", "gauge", NULL, "Tickets that are not over.");
 	for (int state = 0; state <= TICKET_EXPIRING; state++)
-		for (int class = 0; class < METRICS_CLASSES; class ++)
+		for (int c = 0; c < METRICS_CLASSES; c++)
 			fprintf(f, "npud_tickets{state=\"%s\",class=\"%s\"} %u\n", ticket_state_name(state),
-				ticket_class_name(class), count[state][class]);
+				ticket_class_name(c), count[state][c]);
 	family(f, "npud_tickets_ended", "counter", NULL, "Tickets that are over, by how.");
 	for (int i = 0; i < METRICS_ENDINGS; i++)
 		fprintf(f, "npud_tickets_ended_total{state=\"%s\"} %" PRIu64 "\n",
 			ticket_state_name(TICKET_RELEASED + i), m->ended[i]);
 	family(f, "npud_ticket_wait_seconds", "histogram", "seconds", "From a request to its grant.");
-	for (int class = 0; class < METRICS_CLASSES; class ++) {
+	for (int c = 0; c < METRICS_CLASSES; c++) {
 		char labels[64];
-		snprintf(labels, sizeof labels, "class=\"%s\"", ticket_class_name(class));
-		histogram(f, "npud_ticket_wait_seconds", labels, &m->waited[class], of_tickets);
+		snprintf(labels, sizeof labels, "class=\"%s\"", ticket_class_name(c));
+		histogram(f, "npud_ticket_wait_seconds", labels, &m->waited[c], of_tickets);
 	}
 	one(f, "npud_draining", "gauge", NULL, a->draining,
 	    "1 while nothing is granted by an administrator's wish.");

@@ -215,69 +215,60 @@ static int once_begin(struct session *s, struct slot *slot, nng_msg *message, ui
 	return err_set(err, NPU_E_NO_MEMORY, "no memory for one more request");
 }
 
-void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
+/* Whose message it is; NULL: nobody's any more, and slot and message are gone. */
+static struct session *sender(struct server *server, struct slot *slot, nng_msg *message)
 {
 	struct session *s = session_of_pipe(server, slot->pipe);
-	struct proto_in in;
-	struct err err;
-	enum proto_op_id op = OP_COUNT;
 
-	if (!s) { /* its client has gone before the message was looked at */
-		nng_msg_free(message);
-		slot_drop(slot);
-		return;
+	if (s) {
+		server->requests++;
+		s->requests_seen++;
 	}
-	server->requests++;
-	s->requests_seen++;
 	/* One that asks and never reads would hold every slot with answers it does not take. */
-	if (!s->ended &&
-	    slot_company(slot) > s->server->config.in_flight + s->server->config.in_flight_all / 4) {
+	if (s && !s->ended &&
+	    slot_company(slot) > server->config.in_flight + server->config.in_flight_all / 4) {
 		events_tell(server, s, EVENT_CUT_OFF, 0, "it does not read its answers");
 		session_end(s);
 	}
-	if (s->ended) {
-		nng_msg_free(message);
-		slot_drop(slot);
-		return;
-	}
-	int r = proto_read_request(&in, nng_msg_body(message), nng_msg_len(message), &err);
-	if (r) {
-		refuse(server, slot, message, in.req, &err);
-		return;
-	}
-	struct request *q = NULL;
+	if (s && !s->ended)
+		return s;
+	nng_msg_free(message);
+	slot_drop(slot);
+	return NULL;
+}
+
+/* The request that is to be served, which takes slot, message and `in`; LATER where once_begin has seen to
+ * it. */
+static int admit(struct request **out, struct session *s, struct slot *slot, nng_msg *message,
+		 const struct proto_in *in, struct err *err)
+{
+	struct server *server = s->server;
 	struct reply *once = NULL;
-	r = check(s, &in, &op, &err);
+	struct request *q = NULL;
+	enum proto_op_id op = OP_COUNT;
+
+	int r = check(s, in, &op, err);
 	if (r == 0 && proto_ops[op].repeat == REPEAT_ONCE)
-		r = once_begin(s, slot, message, in.req, &once, &err);
-	if (r == LATER) {
-		proto_end(&in);
-		return;
+		r = once_begin(s, slot, message, in->req, &once, err);
+	if (r)
+		return r;
+	r = quota_take(&server->quota, s->peer.uid, QUOTA_IN_FLIGHT,
+		       op == OP_cancel ? UINT64_MAX : server->config.user_in_flight, err);
+	if (r == 0 && !(q = calloc(1, sizeof *q))) {
+		quota_give(&server->quota, s->peer.uid, QUOTA_IN_FLIGHT);
+		r = err_set(err, NPU_E_NO_MEMORY, "no memory for one more request");
 	}
-	if (r == 0)
-		r = quota_take(&server->quota, s->peer.uid, QUOTA_IN_FLIGHT,
-			       op == OP_cancel ? UINT64_MAX : server->config.user_in_flight, &err);
-	if (r == 0) {
-		q = calloc(1, sizeof *q);
-		if (!q) {
-			quota_give(&server->quota, s->peer.uid, QUOTA_IN_FLIGHT);
-			err_set(&err, NPU_E_NO_MEMORY, "no memory for one more request");
-		}
-	}
-	if (!q && once)
-		reply_forget(once);
-	if (!q) {
-		uint64_t req = in.req;
-		proto_end(&in);
-		refuse(server, slot, message, req, &err);
-		return;
+	if (r) {
+		if (once)
+			reply_forget(once);
+		return r;
 	}
 	q->session = s;
 	q->server = server;
 	q->uid = s->peer.uid;
 	q->slot = slot;
 	q->message = message;
-	q->in = in;
+	q->in = *in;
 	q->op = op;
 	q->once = once;
 	link_init(&q->in_waiters);
@@ -285,9 +276,33 @@ void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
 	link_append(&s->requests, &q->in_session);
 	s->in_flight++;
 	server->in_flight++;
-	r = serve[op](q, &err);
-	if (r < 0)
-		request_fail(q, &err);
+	*out = q;
+	return 0;
+}
+
+void request_arrived(struct server *server, struct slot *slot, nng_msg *message)
+{
+	struct session *s = sender(server, slot, message);
+	struct request *q;
+	struct proto_in in;
+	struct err err;
+
+	if (!s)
+		return;
+	if (proto_read_request(&in, nng_msg_body(message), nng_msg_len(message), &err)) {
+		refuse(server, slot, message, in.req, &err);
+		return;
+	}
+	int r = admit(&q, s, slot, message, &in, &err);
+	if (r == 0) {
+		if (serve[q->op](q, &err) < 0)
+			request_fail(q, &err);
+		return;
+	}
+	uint64_t req = in.req;
+	proto_end(&in);
+	if (r != LATER)
+		refuse(server, slot, message, req, &err);
 }
 
 void request_abandon(struct request *r)

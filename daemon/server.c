@@ -136,10 +136,61 @@ static void on_hangup(uv_signal_t *signal, int number)
 		events_tell(s, NULL, EVENT_RELOAD, 0, "everything stays as it was: %s", err.text);
 }
 
+/* The loop, and what of it is there before anything else. */
+static void begin_loop(struct server *s)
+{
+	setenv("UV_THREADPOOL_SIZE", "4", 0);
+	uv_loop_init(&s->loop);
+	objects_init(s);
+	uv_timer_init(&s->loop, &s->sweep);
+	uv_signal_init(&s->loop, &s->term);
+	uv_signal_init(&s->loop, &s->interrupt);
+	uv_signal_init(&s->loop, &s->hangup);
+	s->sweep.data = s->term.data = s->interrupt.data = s->hangup.data = s;
+}
+
+/* What computes. */
+static int begin_compute(struct server *s, struct err *err)
+{
+	const struct config *c = &s->config;
+
+	s->path = path_of(c->head_path, strlen(c->head_path));
+	s->threads = pool_processors() < c->threads ? pool_processors() : (unsigned)c->threads;
+	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, (uint32_t)c->batch, request_ran,
+			  s))
+		return err_set(err, NPU_E_NO_MEMORY, "the executor's threads cannot be made");
+	int r = accelerator_open(&s->accelerator, s, err);
+	if (r)
+		return r;
+	s->executor.engine.runner = s->accelerator.runner; /* before there is any work */
+	/* The lock is the NPU's: what is computed by software is in no tool's way. */
+	npulock_init(&s->executor.engine.lock, strcmp(s->accelerator.kind, "soft") == 0 ? "" : c->npu_lock);
+	return 0;
+}
+
+/* Lets clients in. From here on callbacks may be queued, and none runs before server_run. */
+static int begin_listening(struct server *s, struct err *err)
+{
+	static const struct listen_calls calls = {on_born, on_dead, on_arrived};
+	const struct config *c = &s->config;
+
+	int r = listener_init(&s->listener, &s->loop, c->socket, (unsigned)c->connections,
+			      (unsigned)c->user_connections, (unsigned)c->in_flight_all, &calls, s, err);
+	if (r == 0)
+		r = descriptors_new(&s->descriptors, s, err);
+	if (r)
+		return r;
+	place_give_to_group(s);
+	place_watch(s);
+	uv_signal_start(&s->term, on_signal, SIGTERM);
+	uv_signal_start(&s->interrupt, on_signal, SIGINT);
+	uv_signal_start(&s->hangup, on_hangup, SIGHUP);
+	return 0;
+}
+
 int server_init(struct server *s, const struct config *config, const struct config_source *source,
 		struct err *err)
 {
-	static const struct listen_calls calls = {on_born, on_dead, on_arrived};
 	const char *force = getenv("NPU_KERNELS");
 
 	memset(s, 0, sizeof *s);
@@ -156,58 +207,30 @@ int server_init(struct server *s, const struct config *config, const struct conf
 		return err_set(err, NPU_E_BAD_CONFIG,
 			       "NPU_KERNELS=%s: no such variant runs on this processor; unset it, or try ref",
 			       force);
+	s->fingerprint = fingerprint(&s->kernels, decoders_variant(0));
 	int r = config_places(config, err);
 	if (r == 0)
 		r = admins_load(&s->admins, config->admin_group, err);
 	if (r == 0)
 		r = place_take(s, err);
-	s->fingerprint = fingerprint(&s->kernels, decoders_variant(0));
 	if (r == 0)
 		r = filing_open(s, err);
 	if (r)
 		return r;
-	setenv("UV_THREADPOOL_SIZE", "4", 0);
-	uv_loop_init(&s->loop);
-	objects_init(s);
-	uv_timer_init(&s->loop, &s->sweep);
-	uv_signal_init(&s->loop, &s->term);
-	uv_signal_init(&s->loop, &s->interrupt);
-	uv_signal_init(&s->loop, &s->hangup);
-	s->sweep.data = s->term.data = s->interrupt.data = s->hangup.data = s;
-	s->path = path_of(config->head_path, strlen(config->head_path));
-	s->threads = pool_processors() < config->threads ? pool_processors() : (unsigned)config->threads;
-	if (executor_init(&s->executor, &s->loop, &s->kernels, s->threads, (uint32_t)s->config.batch,
-			  request_ran, s))
-		return err_set(err, NPU_E_NO_MEMORY, "the executor's threads cannot be made");
-	r = accelerator_open(&s->accelerator, s, err);
+	begin_loop(s);
+	r = begin_compute(s, err);
+	if (r == 0)
+		r = neighbours_init(&s->neighbours, s, err);
 	if (r)
 		return r;
-	s->executor.engine.runner = s->accelerator.runner; /* before there is any work */
-	/* The lock is the NPU's: what is computed by software is in no tool's way. */
-	npulock_init(&s->executor.engine.lock,
-		     strcmp(s->accelerator.kind, "soft") == 0 ? "" : s->config.npu_lock);
-	r = neighbours_init(&s->neighbours, s, err);
 	tenants_init(&s->tenants, s);
-	if (r == 0)
-		r = tickets_init(&s->tickets, s, err);
+	r = tickets_init(&s->tickets, s, err);
 	if (r == 0)
 		r = filing_begin(s, err);
-	if (r)
-		return r;
-	/* Before anybody can connect; from here on callbacks may be queued, and none runs before server_run.
-	 */
-	r = listener_init(&s->listener, &s->loop, config->socket, (unsigned)config->connections,
-			  (unsigned)config->user_connections, (unsigned)config->in_flight_all, &calls, s,
-			  err);
 	if (r == 0)
-		r = descriptors_new(&s->descriptors, s, err);
+		r = begin_listening(s, err);
 	if (r)
 		return r;
-	place_give_to_group(s);
-	place_watch(s);
-	uv_signal_start(&s->term, on_signal, SIGTERM);
-	uv_signal_start(&s->interrupt, on_signal, SIGINT);
-	uv_signal_start(&s->hangup, on_hangup, SIGHUP);
 	preload_begin(s);
 	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s%s, %u threads", NPUD_VERSION,
 		 config->socket, s->accelerator.kind, s->kernels.pack_variant, s->kernels.head_variant,
