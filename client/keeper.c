@@ -187,6 +187,23 @@ static int park(struct keeper *k)
 	return k->parked < 0 ? exit_complain(HOLD_FAILED, "cannot fork: %s", strerror(errno)) : 0;
 }
 
+static void set_early(struct keeper *k)
+{
+	int64_t at = k->end_at - k->hold->early_ms;
+	k->early_at = k->hold->early_signal && k->end_at >= 0 && at > now_ms() ? at : -1;
+}
+
+/* What was asked for and does not come. */
+static void tell_shorter(const struct keeper *k)
+{
+	if (k->info.joined && k->hold->ticket.duration_ms > k->info.remaining_ms + 1000 &&
+	    k->info.remaining_ms)
+		exit_complain(0, "it ends with ticket %" PRIu64 ", in which it is: in %" PRIu64 " s",
+			      k->info.joined, (k->info.remaining_ms + 500) / 1000);
+	if (k->hold->early_signal && k->early_at < 0)
+		exit_complain(0, "--signal: it does not come, for the hold is over sooner than that");
+}
+
 static void start(struct keeper *k)
 {
 	struct go go = {0};
@@ -196,7 +213,8 @@ static void start(struct keeper *k)
 	k->state = RUNS;
 	k->grace_ms = (int64_t)k->info.grace_ms;
 	k->end_at = k->info.remaining_ms ? now + (int64_t)k->info.remaining_ms : -1;
-	k->early_at = k->end_at >= 0 && k->hold->early_signal ? k->end_at - k->hold->early_ms : -1;
+	set_early(k);
+	tell_shorter(k);
 	npu_ticket_text(k->ticket, go.ticket);
 	if (!k->hold->command) {
 		printf("%s\n", go.ticket);
@@ -265,10 +283,7 @@ static void heed(struct keeper *k)
 		/* Answers are late by a little; only what was renewed or cut short is another end. */
 		if (end < 0 || k->end_at < 0 || llabs(end - k->end_at) > 200) {
 			k->end_at = end;
-			if (k->hold->early_signal)
-				k->early_at = end >= 0 && end - k->hold->early_ms > now_ms()
-						      ? end - k->hold->early_ms
-						      : -1;
+			set_early(k);
 		}
 		return;
 	}

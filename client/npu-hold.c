@@ -61,7 +61,7 @@ static bool read_signal(char *text, struct hold *hold)
 {
 	char *at = strchr(text, '@');
 	uint64_t ms;
-	if (!at || !read_time(at + 1, 1000, &ms))
+	if (!at || !read_time(at + 1, 1000, &ms) || ms == 0)
 		return false;
 	*at = '\0';
 	const char *name = strncmp(text, "SIG", 3) == 0 ? text + 3 : text;
@@ -180,10 +180,15 @@ static int read_options(int argc, char **argv, struct hold *hold)
 		return exit_usage("--time 0: only a shared ticket (-s) can be without an end");
 	if (t->now && hold->wait_ms >= 0)
 		return exit_usage("--wait and --no-wait exclude each other");
-	if (hold->early_signal && t->endless)
-		return exit_usage("--signal: a hold without an end has no time before it");
 	if (optind < argc)
 		hold->command = argv + optind;
+	if (hold->early_signal && t->endless)
+		return exit_usage("--signal: a hold without an end has no time before it");
+	if (hold->early_signal && !hold->command)
+		return exit_usage("--signal: there is no command to send it to");
+	if (hold->early_signal && timed && (uint64_t)hold->early_ms >= t->duration_ms)
+		return exit_usage(
+			"--signal: it would never come: the hold (--time) is over sooner than that");
 	return -1;
 }
 

@@ -146,6 +146,12 @@ static int check_wish(const struct arbiter *a, uint64_t now, const struct ticket
 			"an exclusive ticket inside the shared hold %llu would wait for itself; ask for a "
 			"shared one, or for an exclusive one outside of it",
 			(unsigned long long)w->parent->is.id);
+	if (w->parent && w->alone && a->foreign)
+		return err_set(
+			err, NPU_E_HELD,
+			"ticket %llu, which was to be joined, is not alone: a program without a ticket "
+			"uses the NPU (npuctl who)",
+			(unsigned long long)w->parent->is.id);
 	link_each(at, &a->tickets) own += link_of(at, struct ticket, in_tickets)->is.uid == w->uid;
 	if (own >= a->limits.per_uid || a->count >= a->limits.queue) {
 		bool mine = own >= a->limits.per_uid;

@@ -73,6 +73,8 @@ grep -q "pid $neighbour .*sleep" "$work/out" || fail "who: $(cat "$work/out")"
 expect 75 "$hold" --alone -n -- true
 says "without a ticket"
 expect 75 "$hold" --alone -w 500ms -- true
+expect 75 "$hold" -- "$hold" --alone -- true
+says "is not alone"
 expect 0 "$hold" -n -- true
 # Who holds beside one is told so, at the grant and when one comes.
 expect 0 "$hold" -n -- sh -c "until '$npuctl' tickets --json | jq -e '.tickets[0].beside | contains(\"$neighbour (sleep)\")' >/dev/null; do sleep 0.05; done; sleep 0.2"

@@ -21,6 +21,11 @@ says "realtime, interactive, normal or batch"
 expect 64 "$hold" -t 365d -- true
 says "at most"
 expect 64 "$hold" --signal NOSUCH@1s -- true
+expect 64 "$hold" --signal USR1@0 -t 5s -- true
+expect 64 "$hold" --signal USR1@2s -t 2s -- true
+says "never come"
+expect 64 "$hold" --signal USR1@1s -t 5s
+says "no command"
 
 if [[ $(id -u) == 0 ]]; then
 	# A stranger to the socket.
@@ -59,6 +64,11 @@ wait "${children[0]}"
 expect 0 "$hold" -t 20s -- "$hold" -n -t 10s -- true
 expect 64 "$hold" -s -t 20s -- "$hold" -- true
 says "wait for itself"
+# What is asked for and cannot be is said, and a signal that is too late is not sent at once.
+expect 0 "$hold" -t 5s -- "$hold" -t 1h --signal USR1@1m -- sh -c 'sleep 0.2'
+says "ends with ticket" "--signal: it does not come"
+expect 0 "$hold" -t 5s -- "$hold" -t 5s -- true
+[ -z "$said" ] || fail "a second less is not worth a word: $said"
 inner=$("$hold" -t 5s -- "$hold" -t 1h -- sh -c 'echo $NPU_TICKET_EXPIRES') || fail "nested"
 ((inner - $(date +%s) <= 5)) || fail "a nested hold outlives the one around it"
 NPU_TICKET=garbage expect 64 "$hold" -- true
