@@ -1,3 +1,4 @@
+#define _GNU_SOURCE 1 /* statx */
 #include "neighbours.h"
 #include "own.h"
 #include "process.h"
@@ -5,6 +6,8 @@
 #include "server.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,16 +29,45 @@ void neighbours_fini(struct neighbours *n)
 	free(n->found);
 }
 
-/* The same device, or the same file where a test puts one in its place. */
-static bool is_node(const struct stat *st, const struct stat *node)
+/* The device's node, or a file where a test puts one in its place. */
+struct node {
+	char path[PATH_MAX]; /* without links */
+	struct statx is;
+};
+
+static bool find_node(struct node *node, const char *path)
 {
-	if (S_ISCHR(node->st_mode))
-		return S_ISCHR(st->st_mode) && st->st_rdev == node->st_rdev;
-	return st->st_dev == node->st_dev && st->st_ino == node->st_ino;
+	return realpath(path, node->path) &&
+	       statx(AT_FDCWD, node->path, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &node->is) == 0;
+}
+
+/*
+ * Whether a descriptor of a process is the node. What strangers have open lies anywhere, on file systems too
+ * that answer nothing any more (a network's, a user's own), and who waits for one of those cannot be killed.
+ * So only what has the node's name is looked at, and by what the kernel knows of it.
+ */
+static bool is_node(const struct node *node, int dir, const char *descriptor)
+{
+	char target[PATH_MAX];
+	struct statx st;
+	ssize_t length = readlinkat(dir, descriptor, target, sizeof target - 1);
+
+	target[length > 0 ? length : 0] = '\0';
+	const char *found = strrchr(target, '/'), *name = strrchr(node->path, '/');
+	size_t size = strlen(name);
+	/* One that was deleted has that written behind it. */
+	if (!found || strncmp(found, name, size) != 0 || (found[size] && found[size] != ' ') ||
+	    statx(dir, descriptor, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &st) != 0)
+		return false;
+	if (S_ISCHR(node->is.stx_mode))
+		return S_ISCHR(st.stx_mode) && st.stx_rdev_major == node->is.stx_rdev_major &&
+		       st.stx_rdev_minor == node->is.stx_rdev_minor;
+	return st.stx_dev_major == node->is.stx_dev_major && st.stx_dev_minor == node->is.stx_dev_minor &&
+	       st.stx_ino == node->is.stx_ino;
 }
 
 /* 1: has it open, 0: has not, -1: may not be looked into. */
-static int has_open(pid_t pid, const struct stat *node)
+static int has_open(pid_t pid, const struct node *node)
 {
 	char path[64];
 	snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
@@ -43,11 +75,8 @@ static int has_open(pid_t pid, const struct stat *node)
 	int result = 0;
 	if (!dir)
 		return errno == EACCES || errno == EPERM ? -1 : 0;
-	for (const struct dirent *e; result == 0 && (e = readdir(dir));) {
-		struct stat st;
-		if (e->d_name[0] != '.' && fstatat(dirfd(dir), e->d_name, &st, 0) == 0)
-			result = is_node(&st, node);
-	}
+	for (const struct dirent *e; result == 0 && (e = readdir(dir));)
+		result = e->d_name[0] != '.' && is_node(node, dirfd(dir), e->d_name);
 	closedir(dir);
 	return result;
 }
@@ -80,11 +109,11 @@ static void look_at_contexts(struct neighbours *n)
 static void look(uv_work_t *work)
 {
 	struct neighbours *n = work->data;
-	struct stat node;
+	struct node node;
 
 	look_at_contexts(n);
 	n->found_count = n->found_hidden = 0;
-	DIR *dir = stat(n->server->config.device_node, &node) == 0 ? opendir("/proc") : NULL;
+	DIR *dir = find_node(&node, n->server->config.device_node) ? opendir("/proc") : NULL;
 	if (!dir)
 		return;
 	for (const struct dirent *e; n->found_count < NEIGHBOURS_MAX && (e = readdir(dir));) {
