@@ -83,14 +83,12 @@ static bool lock_node(struct accelerator *a, const char *node)
 	if (pid)
 		snprintf(a->absent, sizeof a->absent,
 			 "%.200s is in use by process %d (%s), another npud most likely: use that one, or "
-			 "stop it and "
-			 "start this one again",
+			 "stop it and start this one again",
 			 node, (int)pid, process_name(pid, name, sizeof name));
 	else
 		snprintf(a->absent, sizeof a->absent,
 			 "%.200s is locked by another process, another npud most likely: use that one, or "
-			 "stop it and "
-			 "start this one again",
+			 "stop it and start this one again",
 			 node);
 	return false;
 }
@@ -160,8 +158,7 @@ static bool open_kernels(struct accelerator *a, const struct config *c)
 		return true;
 	snprintf(a->absent, sizeof a->absent,
 		 "no kernel set: npuctl kernels import DIR takes one in (docs/kernels.md says how it is "
-		 "built), "
-		 "or [device] kernels names its directory; everything runs on the host");
+		 "built), or [device] kernels names its directory; everything runs on the host");
 	return false;
 }
 
@@ -240,9 +237,9 @@ void accelerator_close(struct accelerator *a)
 {
 	if (a->runner)
 		runner_close(a->runner);
+	/* A driver that never comes back may have something to say after the loop has ended. */
 	uv_mutex_lock(&a->lock);
-	a->deaf =
-		true; /* a driver that never comes back may have something to say after the loop has ended */
+	a->deaf = true;
 	uv_mutex_unlock(&a->lock);
 	uv_close((uv_handle_t *)&a->wake, NULL);
 }

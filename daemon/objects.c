@@ -351,7 +351,7 @@ int object_find(struct object **out, struct server *server, uint64_t id, struct 
 {
 	link_each(at, &server->residency.objects)
 	{
-		struct object *o = link_of(link_of(at, struct resident, in_objects), struct object, resident);
+		struct object *o = link_of(at, struct object, resident.in_objects);
 		if (o->id == id) {
 			*out = o;
 			return 0;
@@ -607,5 +607,5 @@ void objects_fini(struct server *server)
 {
 	known_fini(&server->known);
 	link_each(at, &server->residency.objects)
-		object_free(link_of(link_of(at, struct resident, in_objects), struct object, resident));
+		object_free(link_of(at, struct object, resident.in_objects));
 }

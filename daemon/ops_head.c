@@ -4,18 +4,11 @@
 #include "own.h"
 #include <string.h>
 
-static bool is(struct proto_bytes b, const char *text)
-{
-	return strlen(text) == b.size && memcmp(text, b.data, b.size) == 0;
-}
-
 static int layout_of(struct proto_bytes name, enum layout *out, struct err *err)
 {
-	for (*out = LAYOUT_ROW_MAJOR; *out <= LAYOUT_BLOCKED; (*out)++) {
-		const char *known = layout_name(*out);
-		if (strlen(known) == name.size && memcmp(known, name.data, name.size) == 0)
+	for (*out = LAYOUT_ROW_MAJOR; *out <= LAYOUT_BLOCKED; (*out)++)
+		if (proto_is(name, layout_name(*out)))
 			return 0;
-	}
 	return err_set(err, NPU_E_BAD_VALUE, "there is no such layout; auto, blocked and row-major are");
 }
 
@@ -35,7 +28,7 @@ int head_reading(struct load_request *out, const struct file **file, struct sess
 			       (unsigned long long)q->file);
 	if (!q8_layout_of(q->q8.data, q->q8.size, &want.options.q8))
 		return err_set(err, NPU_E_BAD_VALUE, "there is no such q8 layout; auto, a and b are");
-	want.any_layout = is(q->layout, "auto");
+	want.any_layout = proto_is(q->layout, "auto");
 	int result = want.any_layout ? 0 : layout_of(q->layout, &want.layout, err);
 	if (result)
 		return result;
@@ -180,13 +173,13 @@ int on_head_run(struct request *r, const struct req_head_run *q, struct rep_head
 	};
 
 	(void)a;
-	if (is(q->want, "logits"))
+	if (proto_is(q->want, "logits"))
 		ask.want = WANT_LOGITS;
-	else if (is(q->want, "top-k") || is(q->want, "argmax"))
+	else if (proto_is(q->want, "top-k") || proto_is(q->want, "argmax"))
 		ask.want = WANT_TOP;
 	else
 		return err_set(err, NPU_E_BAD_VALUE, "want is none of logits, top-k, argmax");
-	if (is(q->want, "argmax"))
+	if (proto_is(q->want, "argmax"))
 		ask.k = 1;
 	return run_begin(r, &ask, err);
 }
@@ -237,8 +230,7 @@ size_t head_page(struct head_page *page, struct server *s, bool heads, uint64_t 
 
 	link_each(at, &s->residency.objects)
 	{
-		const struct object *o =
-			link_of(link_of(at, struct resident, in_objects), struct object, resident);
+		const struct object *o = link_of(at, struct object, resident.in_objects);
 		if (o->id <= after || o->resident.fleeting ||
 		    (strcmp(o->resident.identity.role, HEAD_ROLE) == 0) != heads)
 			continue;

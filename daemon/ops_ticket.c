@@ -11,11 +11,6 @@
 #define WHY_MAX 256
 #define FRESH_MS 1000 /* a look at the neighbours is good for so long */
 
-static bool is(struct proto_bytes b, const char *word)
-{
-	return b.size == strlen(word) && memcmp(b.data, word, b.size) == 0;
-}
-
 static uint64_t since(uint64_t now, uint64_t then)
 {
 	return now > then ? now - then : 0;
@@ -155,8 +150,8 @@ static int wish_of(struct request *r, const struct req_ticket_request *q, struct
 		.pid = (uint32_t)p->pid,
 		.start = p->start,
 	};
-	w->mode = is(q->mode, "shared") ? TICKET_SHARED : TICKET_EXCLUSIVE;
-	if (w->mode == TICKET_EXCLUSIVE && !is(q->mode, "exclusive"))
+	w->mode = proto_is(q->mode, "shared") ? TICKET_SHARED : TICKET_EXCLUSIVE;
+	if (w->mode == TICKET_EXCLUSIVE && !proto_is(q->mode, "exclusive"))
 		return err_set(err, NPU_E_BAD_VALUE, "the mode of a ticket is exclusive or shared");
 	if (!ticket_class_of(q->class.data, q->class.size, &w->class))
 		return err_set(err, NPU_E_BAD_VALUE,

@@ -5,25 +5,6 @@
 
 #define WAIT_FOR_EXPERT_MS 86400000
 
-/* The fields that name weights are in two requests. */
-struct weights_ask {
-	struct reading_ask reading;
-	struct proto_list tensors;
-	struct proto_bytes role;
-	uint64_t layer;
-};
-
-#define WEIGHTS_ASK(q)                                                                  \
-	(struct weights_ask)                                                            \
-	{                                                                               \
-		.reading =                                                              \
-			{                                                               \
-				(q)->file, (q)->k,	(q)->tile,	(q)->label,     \
-				(q)->q8,   (q)->layout, (q)->transpose, (q)->is_signed, \
-			},                                                              \
-		.tensors = (q)->tensors, .role = (q)->role, .layer = (q)->layer,        \
-	}
-
 static bool is_expert(struct proto_bytes role)
 {
 	return role.size && role.data[0] == '-';
@@ -46,12 +27,22 @@ static char *join_names(const struct proto_list *tensors)
 }
 
 /* A handle for the weights that `q` names; they load now. */
-static int begin(struct handle **out, struct request *r, const struct weights_ask *q, struct err *err)
+static int begin(struct handle **out, struct request *r, const struct req_weights_load *q, struct err *err)
 {
+	const struct reading_ask reading = {
+		.file = q->file,
+		.k = q->k,
+		.tile = q->tile,
+		.label = q->label,
+		.q8 = q->q8,
+		.layout = q->layout,
+		.transpose = q->transpose,
+		.is_signed = q->is_signed,
+	};
 	const struct row_tensor_name *rows = q->tensors.rows;
 	struct load_request want;
 	const struct file *file;
-	int result = head_reading(&want, &file, r->session, &q->reading, err);
+	int result = head_reading(&want, &file, r->session, &reading, err);
 
 	if (result)
 		return result;
@@ -60,8 +51,7 @@ static int begin(struct handle **out, struct request *r, const struct weights_as
 	for (size_t i = 0; i < q->tensors.count; i++)
 		if (!rows[i].name.size)
 			return err_set(err, NPU_E_BAD_VALUE, "%s: tensor %zu has no name", want.label, i);
-	if (!q->role.size ||
-	    (q->role.size == strlen(HEAD_ROLE) && memcmp(q->role.data, HEAD_ROLE, q->role.size) == 0))
+	if (!q->role.size || proto_is(q->role, HEAD_ROLE))
 		return err_set(
 			err, NPU_E_BAD_VALUE,
 			"%s: role: 0 to 4 or a name of its own is needed; a head is opened by head.open",
@@ -77,7 +67,6 @@ static int begin(struct handle **out, struct request *r, const struct weights_as
 int on_weights_load(struct request *r, const struct req_weights_load *q, struct rep_weights_load *a,
 		    struct err *err)
 {
-	const struct weights_ask ask = WEIGHTS_ASK(q);
 	struct handle *h;
 	int result;
 
@@ -87,7 +76,7 @@ int on_weights_load(struct request *r, const struct req_weights_load *q, struct 
 			err, NPU_E_BAD_VALUE,
 			"routed experts are not kept: give file, tensors and role to gemm.run, which packs "
 			"them for its call");
-	result = q->weights ? handle_find(&h, r->session, q->weights, err) : begin(&h, r, &ask, err);
+	result = q->weights ? handle_find(&h, r->session, q->weights, err) : begin(&h, r, q, err);
 	if (result)
 		return result;
 	r->handle = h;
@@ -166,7 +155,6 @@ static void expert_settled(struct request *r)
 
 int on_gemm_run(struct request *r, const struct req_gemm_run *q, struct rep_gemm_run *a, struct err *err)
 {
-	const struct weights_ask weights = WEIGHTS_ASK(q);
 	const struct run_ask ask = ask_of(q);
 
 	(void)a;
@@ -177,7 +165,11 @@ int on_gemm_run(struct request *r, const struct req_gemm_run *q, struct rep_gemm
 			err, NPU_E_BAD_VALUE,
 			"gemm.run: weights: no handle is given; without one the role is that of a routed "
 			"expert (-...), all others are loaded by weights.load");
-	int result = begin(&r->fleeting, r, &weights, err);
+	/* Experts are named as weights that stay are. */
+	struct req_weights_load named = {}, *to = &named;
+	const struct req_gemm_run *from = q;
+	WEIGHTS_FIELDS(PROTO_COPY_FIELD, PROTO_COPY_LIST, );
+	int result = begin(&r->fleeting, r, &named, err);
 	if (result)
 		return result;
 	return request_wait(r, &r->fleeting->waiters, q->deadline_ms ? q->deadline_ms : WAIT_FOR_EXPERT_MS,

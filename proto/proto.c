@@ -52,15 +52,10 @@ const struct proto_op proto_ops[OP_COUNT] = {
 };
 #undef OP
 
-static bool same(struct proto_bytes a, const char *b)
-{
-	return strlen(b) == a.size && memcmp(a.data, b, a.size) == 0;
-}
-
 enum proto_op_id proto_find(struct proto_bytes wire)
 {
 	for (unsigned i = 0; i < OP_COUNT; i++)
-		if (same(wire, proto_ops[i].wire))
+		if (proto_is(wire, proto_ops[i].wire))
 			return i;
 	return OP_COUNT;
 }
@@ -262,7 +257,7 @@ static int read_map(struct proto_in *in, const msgpack_object *map, const struct
 		struct proto_bytes name = {kv->key.via.str.ptr, kv->key.via.str.size};
 		for (size_t i = 0; i < m->count; i++) {
 			const struct proto_field *f = &m->fields[i];
-			if (!same(name, f->name))
+			if (!proto_is(name, f->name))
 				continue;
 			if (seen & 1ull << i)
 				return err_set(err, NPU_E_MALFORMED, "field %s is there twice", f->name);
@@ -300,9 +295,9 @@ int proto_read_error(struct proto_in *in, struct err *err)
 		if (kv->key.type != MSGPACK_OBJECT_STR)
 			continue;
 		struct proto_bytes name = {kv->key.via.str.ptr, kv->key.via.str.size};
-		if (same(name, "message") && kv->val.type == MSGPACK_OBJECT_STR)
+		if (proto_is(name, "message") && kv->val.type == MSGPACK_OBJECT_STR)
 			message = (struct proto_bytes){kv->val.via.str.ptr, kv->val.via.str.size};
-		else if (same(name, "detail") && kv->val.type == MSGPACK_OBJECT_MAP)
+		else if (proto_is(name, "detail") && kv->val.type == MSGPACK_OBJECT_MAP)
 			details = &kv->val;
 	}
 	struct err ignored; /* a daemon's odd detail does not hide its refusal */

@@ -29,6 +29,11 @@ struct proto_bytes {
 };
 #define PROTO_STR(text) ((struct proto_bytes){(text), strlen(text)})
 
+static inline bool proto_is(struct proto_bytes b, const char *text)
+{
+	return b.size == strlen(text) && memcmp(b.data, text, b.size) == 0;
+}
+
 struct proto_list {
 	void *rows; /* of the row's struct */
 	size_t count;

@@ -79,7 +79,7 @@ _SIZED = {kind[0] + i: (kind, form) for kind in (_BIN, _STR, _ARRAY, _MAP) for i
 _SCALARS = dict(zip(range(0xCA, 0xD4), "fdBHIQbhiq"))
 
 
-def _head(size, kind, short=0, room=0):
+def _tagged(size, kind, short=0, room=0):
     """Tag and size (or value) in as few bytes as it takes; below `room` it is part of the tag `short`."""
     if size < room:
         return bytes([short | size])
@@ -94,7 +94,7 @@ def _pack(value, parts):
     if value is None or isinstance(value, bool):
         parts.append({None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value])
     elif isinstance(value, int) and value >= 0:
-        parts.append(_head(value, _UINT, 0, 128))
+        parts.append(_tagged(value, _UINT, 0, 128))
     elif isinstance(value, int):
         if value < -(1 << 63):
             raise Error("BAD_VALUE", f"{value} is less than a message can say")
@@ -103,16 +103,16 @@ def _pack(value, parts):
         parts.append(struct.pack(">Bd", 0xCB, value))
     elif isinstance(value, str):
         text = value.encode()
-        parts += (_head(len(text), _STR, 0xA0, 32), text)
+        parts += (_tagged(len(text), _STR, 0xA0, 32), text)
     elif isinstance(value, (bytes, bytearray, memoryview)):
         view = memoryview(value).cast("B")
-        parts += (_head(len(view), _BIN), view)
+        parts += (_tagged(len(view), _BIN), view)
     elif isinstance(value, (list, tuple)):
-        parts.append(_head(len(value), _ARRAY, 0x90, 16))
+        parts.append(_tagged(len(value), _ARRAY, 0x90, 16))
         for one in value:
             _pack(one, parts)
     elif isinstance(value, dict):
-        parts.append(_head(len(value), _MAP, 0x80, 16))
+        parts.append(_tagged(len(value), _MAP, 0x80, 16))
         for key, one in value.items():
             _pack(key, parts)
             _pack(one, parts)
