@@ -23,6 +23,7 @@ int handle_open(struct handle **out, struct session *s, const struct file *file,
 	if (r == 0) {
 		(void)take(&tensor);
 		load->known = &server->known;
+		load->most = server->config.resident_bytes;
 		load->reader = s->peer.uid;
 		if (!want->fleeting)
 			load->placement.accelerator = &server->accelerator;

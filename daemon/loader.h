@@ -50,6 +50,7 @@ struct load {
 	struct known
 		*known;	  /* files that need not be hashed again; NULL: all are. Set by who made the load */
 	uid_t reader;	  /* who passed the files */
+	uint64_t most;	  /* bytes that may ever be resident; 0: any. Set by who made the load */
 	unsigned threads; /* that read and pack, the caller's included */
 	atomic_bool stop;
 	atomic_uint tiles_done;
@@ -88,8 +89,8 @@ void load_free(struct load *l);
 /* Bytes that loading takes beside the image: room for the slices in hand. After load_identify. */
 uint64_t load_transient(const struct load *l);
 
-/* Opens the container, finds the tensors, chooses the geometry, hashes. What container.h says, BAD_GEOMETRY
- * also where the tensors have different H, CANCELLED. */
+/* Opens the container, finds the tensors, chooses the geometry, hashes; not what is above `most`, which the
+ * caller refuses. What container.h says, BAD_GEOMETRY also where the tensors have different H, CANCELLED. */
 int load_identify(struct load *l, struct err *err);
 /* The files are not what was known of them: forgets that, and makes the load as new, for load_identify, which
  * reads them whole. */

@@ -101,6 +101,7 @@ int plan_begin(struct request *r, const struct file *file, struct load_request *
 	}
 	p->load->placement.accelerator = &s->accelerator;
 	p->load->known = &s->known;
+	p->load->most = s->config.resident_bytes;
 	p->load->reader = r->session->peer.uid;
 	(void)take(&tensor);
 	p->server = s;

@@ -14,6 +14,9 @@
 /* Far above any model, so that what a file makes us allocate stays below some hundred megabytes. */
 #define KEYS_MAX (1u << 20)
 #define TENSORS_MAX (1u << 20)
+/* Headers are tens of megabytes at most. A sparse file could have one of a terabyte, and keep us reading it.
+ */
+#define HEADER_MAX ((uint64_t)256 << 20)
 
 /* What one of each has at least: length, one byte, type and one byte; length, rank, type and offset. */
 #define KEY_LEAST 14u
@@ -73,6 +76,10 @@ static int cursor_want(const struct cursor *u, uint64_t size, const char *what, 
 {
 	uint64_t left = u->c->size - u->at;
 
+	if (u->at > HEADER_MAX)
+		return cursor_refuse(u, err,
+				     "%s at byte %" PRIu64 " is past the %" PRIu64 " a header may have", what,
+				     u->at, HEADER_MAX);
 	if (size <= left)
 		return 0;
 	return cursor_refuse(

@@ -16,6 +16,7 @@ static const struct {
 	{BEGINS("lmgg"), "of llama.cpp's formats before GGUF: convert the original model to GGUF"},
 	{BEGINS("fmgg"), "of llama.cpp's formats before GGUF: convert the original model to GGUF"},
 	{BEGINS("tjgg"), "of llama.cpp's formats before GGUF: convert the original model to GGUF"},
+	{BEGINS("24ka"), "a llama2.c file of version 1 or 2: export it as version 0"},
 	{BEGINS("version https://git-lfs"),
 	 "a pointer of Git LFS, not the file: fetch that by 'git lfs pull'"},
 	{BEGINS("<!"), "a web page: fetch the model's file again"},

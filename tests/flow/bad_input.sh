@@ -51,6 +51,28 @@ else
 	echo "without the files of bad/: $data is not there"
 fi
 
+# Files of terabytes that take no place on the disk are refused before they are read.
+python3 - "$work" <<'PY' || fail "python3"
+import struct, sys
+work = sys.argv[1]
+n, h = 1 << 31, 1024
+text = ('{"lm_head.weight":{"dtype":"BF16","shape":[%d,%d],"data_offsets":[0,%d]}}' % (n, h, n * h * 2)).encode()
+with open(work + "/sparse.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(text)) + text)
+    f.truncate(8 + len(text) + n * h * 2)
+with open(work + "/sparse.gguf", "wb") as f:
+    f.write(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"a" + struct.pack("<IIQ", 9, 8, 1 << 37))
+    f.truncate(1 << 41)
+PY
+expect 75 "$head" run "$work/sparse.safetensors" --random 1
+says sparse.safetensors "can never fit" max_bytes
+expect 0 "$npuctl" plan "$work/sparse.safetensors"
+grep -q "can never fit" "$work/out" || fail "$(cat "$work/out")"
+for tool in "$head run --random 1" "$head tensors" "$npuctl plan"; do
+	expect 65 $tool "$work/sparse.gguf"
+	says sparse.gguf 'key "a"' "a header may have"
+done
+
 # What is no file, by whatever asks for a model: one sentence, which names it once.
 mkfifo "$work/pipe.gguf"
 python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$work/socket.gguf" || fail "python3"

@@ -622,6 +622,26 @@ Test(container, names_and_keys_that_come_twice_are_refused)
 	cr_expect(strstr(err.text, "keys are the same"), "%s", err.text);
 }
 
+/* What takes no place on a disk could be read for hours, and whoever gave it may have gone. */
+Test(container, a_header_without_an_end_is_not_read_to_it)
+{
+	cleanup(container_freep) struct container *c = NULL;
+	struct bytes b = {.size = 0};
+	struct err err = {0};
+
+	put_gguf(&b, 0);
+	memcpy(b.at + 16, &(uint64_t){1}, 8);
+	put_string(&b, "tokens");
+	put_u32(&b, 9);
+	put_u32(&b, 8);
+	put_u64(&b, (UINT64_C(256) << 20) / 8 + 1);
+	cleanup(closep) int fd = file_of(b.at, b.size);
+	cr_assert_eq(ftruncate(fd, INT64_C(1) << 29), 0);
+	cr_expect_eq(open_one(&c, fd, "test", &err), NPU_E_BAD_CONTAINER);
+	cr_expect(strstr(err.text, "key \"tokens\"") && strstr(err.text, "a header may have"), "%s",
+		  err.text);
+}
+
 Test(container, what_is_no_file_is_refused)
 {
 	struct container *c = NULL;
