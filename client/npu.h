@@ -508,12 +508,14 @@ struct npu_who {
 int npu_who(npu_client *c, struct npu_who *out, int (*each)(void *arg, const struct npu_foreign_row *row),
 	    void *arg);
 
+/* Counters and gauges of the daemon as OpenMetrics text, which is to be freed by free(). */
+int npu_metrics(npu_client *c, char **text);
+
 struct npu_usage_row {
 	uint64_t uid, tickets;
 	double held_seconds, computed_seconds; /* halved every day */
 };
-/* Counters and gauges of the daemon as OpenMetrics text, which is to be freed by free(). */
-int npu_metrics(npu_client *c, char **text);
+/* What each user has had of the NPU. */
 int npu_usage(npu_client *c, int (*each)(void *arg, const struct npu_usage_row *row), void *arg);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
 #!/bin/bash
-# What the documents point at is there: links, files, and functions in the files they are said to be in.
+# What the documents point at is there: links, files, and functions in the files they are said to be in. npu(3) names every
+# function of npu.h.
 set -u
 cd "${NPUD_SOURCE_DIR:-$(dirname "$0")/../..}" || exit 1
 python3 - <<'PY'
@@ -26,6 +27,12 @@ for document in glob.glob("*.md") + glob.glob("docs/*.md"):
         homes = [f for f in sources if f.endswith("/" + path) or f == path]
         if not any(re.search(rf"\b{name}\b", open(f).read()) for f in homes):
             bad.append(f"{document}: {name} is not in {path}")
+with open("client/npu.h") as header, open("docs/man/npu.3.scd") as page:
+    functions, page = set(re.findall(r"^(?:int|void|const char \*) ?(npu_[a-z_]+)\(", header.read(), re.M)), page.read()
+for function in functions:
+    seen += 1
+    if f"*{function}*" not in page:
+        bad.append(f"npu(3): {function} is not in docs/man/npu.3.scd")
 for line in bad:
     print(line + ", which is not there" if " is not in " not in line else line)
 print(f"{seen} places")
