@@ -97,7 +97,6 @@ static void page_fill(struct page *page, const struct listing *l, uint64_t after
 
 static void answer(struct request *r)
 {
-	static const char *const why[] = {"named", "untied", "tied"};
 	const struct listing *l = r->session->listing;
 	struct rep_model_tensors a = {};
 	char head[513] = "";
@@ -123,7 +122,7 @@ static void answer(struct request *r)
 	if (l->head)
 		err_printable(head, sizeof head, l->head->name, l->head->name_size);
 	a.head = PROTO_STR(head);
-	a.why = PROTO_STR(l->head ? why[l->why] : "");
+	a.why = PROTO_STR(l->head ? head_reason_name(l->why) : "");
 	a.note = PROTO_STR(l->unusable.code ? l->unusable.text : "");
 	page_fill(page, l, r->since, &a);
 	request_reply(r, &a);
@@ -173,13 +172,12 @@ int on_model_tensors(struct request *r, const struct req_model_tensors *q, struc
 		     struct err *err)
 {
 	struct session *s = r->session;
-	const struct file *f = session_file(s, q->file);
+	struct file *f;
+	int result = session_find_file(&f, s, q->file, err);
 
 	(void)a;
-	if (!f)
-		return err_set(err, NPU_E_NO_SUCH_HANDLE,
-			       "this session has no file %llu: pass it on the side socket first",
-			       (unsigned long long)q->file);
+	if (result)
+		return result;
 	if (s->listing && s->listing->model != f->model) {
 		if (!s->listing->ready) {
 			err_set(err, NPU_E_BUSY, "another model is being listed for this session; ask again");
@@ -188,7 +186,7 @@ int on_model_tensors(struct request *r, const struct req_model_tensors *q, struc
 		}
 		listing_drop(s->listing);
 	}
-	int result = s->listing ? 0 : listing_new(&s->listing, s, f, q, err);
+	result = s->listing ? 0 : listing_new(&s->listing, s, f, q, err);
 	if (result)
 		return result;
 	r->since = q->after;

@@ -78,13 +78,13 @@ int on_cancel(struct request *r, const struct req_cancel *q, struct rep_cancel *
 int on_file_close(struct request *r, const struct req_file_close *q, struct rep_file_close *a,
 		  struct err *err)
 {
-	struct file *f = session_file(r->session, q->file);
+	struct file *f;
+	int result = session_find_file(&f, r->session, q->file, err);
+
 	(void)a;
-	if (!f)
-		return err_set(err, NPU_E_NO_SUCH_HANDLE, "this session has no file %llu",
-			       (unsigned long long)q->file);
-	file_close(r->session, f);
-	return 0;
+	if (result == 0)
+		file_close(r->session, f);
+	return result;
 }
 
 int on_status(struct request *r, const struct req_status *q, struct rep_status *a, struct err *err)

@@ -21,21 +21,22 @@ int head_reading(struct load_request *out, const struct file **file, struct sess
 		.layout = LAYOUT_BLOCKED,
 	};
 
-	*file = session_file(s, q->file);
-	if (!*file)
-		return err_set(err, NPU_E_NO_SUCH_HANDLE,
-			       "this session has no file %llu: pass it on the side socket first",
-			       (unsigned long long)q->file);
+	struct file *f;
+	int result = session_find_file(&f, s, q->file, err);
+
+	if (result)
+		return result;
 	if (!q8_layout_of(q->q8.data, q->q8.size, &want.options.q8))
 		return err_set(err, NPU_E_BAD_VALUE, "there is no such q8 layout; auto, a and b are");
 	want.any_layout = proto_is(q->layout, "auto");
-	int result = want.any_layout ? 0 : layout_of(q->layout, &want.layout, err);
+	result = want.any_layout ? 0 : layout_of(q->layout, &want.layout, err);
 	if (result)
 		return result;
 	if (q->label.size)
 		err_printable(want.label, sizeof want.label, q->label.data, q->label.size);
 	else
-		snprintf(want.label, sizeof want.label, "%s", (*file)->name);
+		snprintf(want.label, sizeof want.label, "%s", f->name);
+	*file = f;
 	*out = want;
 	return 0;
 }
@@ -78,7 +79,6 @@ int on_head_open(struct request *r, const struct req_head_open *q, struct rep_he
 /* How far the handle is that a request waits for, or that it is there, or why it will not be. */
 void head_answer_wait(struct request *r)
 {
-	static const char *const why[] = {"named", "untied", "tied"};
 	const struct handle *h = r->handle;
 	const struct object *o = h->fetch ? fetch_object(h->fetch) : h->object;
 	struct rep_head_wait a = {};
@@ -101,7 +101,7 @@ void head_answer_wait(struct request *r)
 		a.tensor = PROTO_STR(o->tensor);
 		a.type = PROTO_STR(o->type);
 		a.note = PROTO_STR(h->note);
-		a.why = PROTO_STR(why[o->why]);
+		a.why = PROTO_STR(head_reason_name(o->why));
 		a.hash = PROTO_STR(hash_hex(digest, o->resident.identity.hash));
 		a.bytes = object_bytes(o);
 		a.attached = h->attached;

@@ -12,11 +12,10 @@ int on_upload_begin(struct request *r, const struct req_upload_begin *q, struct 
 /* The file of that number, if it is being, or was, uploaded. */
 static int find(struct file **out, struct session *s, uint64_t number, struct err *err)
 {
-	struct file *f = session_file(s, number);
-	if (!f)
-		return err_set(err, NPU_E_NO_SUCH_HANDLE,
-			       "this session has no file %llu: upload.begin makes one",
-			       (unsigned long long)number);
+	struct file *f;
+	int result = session_find_file(&f, s, number, err);
+	if (result)
+		return result;
 	if (!f->upload)
 		return err_set(err, NPU_E_BAD_VALUE,
 			       "%s: was passed as a descriptor: there is nothing to upload", f->name);

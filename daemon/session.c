@@ -230,6 +230,16 @@ struct file *session_file(struct session *s, uint64_t number)
 	return NULL;
 }
 
+int session_find_file(struct file **out, struct session *s, uint64_t number, struct err *err)
+{
+	*out = session_file(s, number);
+	return *out ? 0
+		    : err_set(err, NPU_E_NO_SUCH_HANDLE,
+			      "this session has no file %llu: pass it on the side socket, or upload it, "
+			      "first",
+			      (unsigned long long)number);
+}
+
 void file_close(struct session *s, struct file *f)
 {
 	uint64_t model = f->model;

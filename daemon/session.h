@@ -64,7 +64,9 @@ struct source;
 /* All files of the model that `file` belongs to, in the order in which they were passed; the source's own
  * descriptors. NO_MEMORY, IO where there are no descriptors left, BAD_VALUE while one is being uploaded. */
 int session_source(struct session *s, const struct file *file, struct source *out, struct err *err);
-struct file *session_file(struct session *s, uint64_t number);
+struct file *session_file(struct session *s, uint64_t number); /* NULL: none */
+/* The same, for a request. NO_SUCH_HANDLE. */
+int session_find_file(struct file **out, struct session *s, uint64_t number, struct err *err);
 /* Closes the file; the first of a model takes the others along. */
 void file_close(struct session *s, struct file *f);
 

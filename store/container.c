@@ -24,6 +24,13 @@ const char *tensor_type_name(enum tensor_type type)
 	return type_info(type)->name;
 }
 
+const char *head_reason_name(enum head_reason why)
+{
+	static const char *const names[] = {
+		[HEAD_NAMED] = "named", [HEAD_UNTIED] = "untied", [HEAD_TIED] = "tied"};
+	return names[why];
+}
+
 /* The file that has the tensor, or the container where it is all of it or the whole is meant. */
 static const struct container *part_of(const struct container *c, const struct tensor *t)
 {

@@ -57,6 +57,7 @@ const char *container_format(const struct container *c); /* "safetensors", "GGUF
 const char *tensor_type_name(enum tensor_type type);
 
 enum head_reason { HEAD_NAMED, HEAD_UNTIED, HEAD_TIED };
+const char *head_reason_name(enum head_reason why); /* "named", "untied", "tied" */
 
 /*
  * The head: the tensor called `name`, or with NULL or "" lm_head.weight / output.weight, or for a tied
