@@ -1,6 +1,6 @@
 /*
  * giving: a model's files on their way to the daemon, as part of an operation (client.h): passed as
- * descriptors, or uploaded where the side socket cannot be reached.
+ * descriptors, or uploaded where they cannot be passed.
  */
 #ifndef NPU_GIVING_H
 #define NPU_GIVING_H

@@ -180,8 +180,8 @@ int npu_head_top(npu_head *head, const float *x, size_t rows, uint32_t k, uint32
 /*
  * Projection weights: what a layer multiplies with, resident and shared as heads are.
  *
- * A model's files, given to the daemon once: passed as descriptors, or uploaded where its side socket cannot
- * be reached. What was loaded of it stays when it is closed. `model` as for npu_head_open.
+ * A model's files, given to the daemon once: passed as descriptors, or uploaded where they
+ * cannot be. What was loaded of it stays when it is closed. `model` as for npu_head_open.
  */
 typedef struct npu_model npu_model;
 int npu_model_open(npu_client *c, const char *model, npu_model **out);

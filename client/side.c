@@ -79,16 +79,19 @@ static int pass_file(struct connection *c, const struct told *told, const struct
 	msgpack_sbuffer_init(&packet);
 	msgpack_packer_init(&packer, &packet, msgpack_sbuffer_write);
 	proto_write_request(&packer, OP_file_pass, req, &q);
-	if (send_with_descriptor(side, packet.data, packet.size, passed->fd) < 0)
+	/* A daemon that takes no more of us has said so, and hung up. */
+	if (send_with_descriptor(side, packet.data, packet.size, passed->fd) < 0 && errno != EPIPE &&
+	    errno != ECONNRESET)
 		return err_side(err, to.sun_path, "cannot pass the file");
 
 	cleanup(freep) char *bytes = malloc(SIDE_REPLY_MAX);
 	if (!bytes)
 		return err_set(err, NPU_E_NO_MEMORY, "out of memory");
 	ssize_t n;
-	do
+	bool reset = false; /* that it hung up comes once, before what it had said */
+	do {
 		n = recv(side, bytes, SIDE_REPLY_MAX, 0);
-	while (n < 0 && errno == EINTR);
+	} while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset && (reset = true))));
 	if (n < 0)
 		return err_side(err, to.sun_path, "the file was passed");
 	if (n == 0)
@@ -100,8 +103,13 @@ static int pass_file(struct connection *c, const struct told *told, const struct
 	r = proto_read_reply(&in, bytes, (size_t)n, err);
 	if (r)
 		return r;
-	if (in.code)
-		return proto_read_error(&in, err);
+	if (in.code) {
+		r = proto_read_error(&in, err);
+		/* Of a file that is open for reading only it does not take what is on a user's file system.
+		 */
+		*unreachable = !of && r == NPU_E_BAD_VALUE;
+		return r;
+	}
 	if (in.req != req)
 		return err_set(err, NPU_E_MALFORMED, "%s: the answer belongs to another request",
 			       to.sun_path);

@@ -10,7 +10,7 @@
 
 /* Passes the files as one model to the session of `told`; *file is its handle there, 0 where not even the
  * first was taken, and is owed back on failure too. *unreachable: nothing was passed, for this process cannot
- * connect there. */
+ * connect there, or the file is on a file system that the daemon does not wait for. */
 int side_pass(struct connection *c, const struct told *told, const struct model *model, uint64_t *file,
 	      bool *unreachable, struct err *err);
 

@@ -1,8 +1,10 @@
 #include "descriptors.h"
+#include "arrival.h"
 #include "log.h"
 #include "own.h"
 #include "proto.h"
 #include "session.h"
+#include "undertaker.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +14,9 @@
 
 #define PEERS_MAX 256
 #define PEERS_OF_USER 64
+#define REFUSED_OF_USER 32 /* beside those, which are told why and stay until they have read it */
 #define SILENT_MS 5000
+#define REFUSED_MS 1000
 
 struct descriptors {
 	struct server *server;
@@ -21,8 +25,9 @@ struct descriptors {
 	ino_t inode;
 	int fd;
 	uv_poll_t *poll; /* of its own: a handle is closed later than its owner may go */
+	struct arrivals *arrivals;
 	struct link peers;
-	unsigned count;
+	unsigned count; /* of peers that are served */
 };
 
 struct side_peer {
@@ -31,59 +36,32 @@ struct side_peer {
 	int fd;
 	uid_t uid;
 	uint64_t until_ms;
+	bool refused; /* it is one too many, and was told */
+	bool busy;    /* its packet is being received: the descriptor is the arrival's */
 	uv_poll_t poll;
 };
 
 static void on_closed(uv_handle_t *handle)
 {
 	struct side_peer *p = handle->data;
-	close(p->fd);
+	if (!p->busy)
+		undertaker_take(p->fd);
 	free(p);
 }
 
 static void peer_end(struct side_peer *p)
 {
 	link_remove(&p->in_peers);
-	p->owner->count--;
-	quota_give(&p->owner->server->quota, p->uid, QUOTA_SIDE);
+	p->owner->count -= !p->refused;
+	quota_give(&p->owner->server->quota, p->uid, p->refused ? QUOTA_SIDE_REFUSED : QUOTA_SIDE);
 	uv_close((uv_handle_t *)&p->poll, on_closed);
 }
 
-/* Receives one packet and at most one descriptor; what came besides is closed. */
-static ssize_t receive(int fd, void *to, size_t room, int *passed)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(8 * sizeof(int))];
-	} control;
-	struct iovec part = {to, room};
-	struct msghdr message = {
-		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-	ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-	*passed = -1;
-	if (n < 0)
-		return n;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < count; i++) {
-			int one;
-			memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
-			if (*passed < 0)
-				*passed = one;
-			else
-				close(one);
-		}
-	}
-	return n;
-}
-
-static int serve(struct side_peer *p, struct proto_in *in, int *passed, struct rep_file_pass *a,
+static int serve(struct side_peer *p, struct proto_in *in, struct arrival *came, struct rep_file_pass *a,
 		 struct err *err)
 {
 	struct req_file_pass q;
+	char shown[129];
 
 	if (in->major != PROTO_MAJOR)
 		return err_set(err, NPU_E_VERSION, "the client speaks protocol %llu and this npud %u",
@@ -99,11 +77,14 @@ static int serve(struct side_peer *p, struct proto_in *in, int *passed, struct r
 			err, NPU_E_NOT_ALLOWED,
 			"no session of uid %u has this token: say hello on the main socket and use its token",
 			(unsigned)p->uid);
-	if (*passed < 0)
+	if (came->why.code)
+		return err_set(err, came->why.code, "%s: %s",
+			       err_printable(shown, sizeof shown, q.name.data, q.name.size), came->why.text);
+	if (came->passed < 0)
 		return err_set(err, NPU_E_BAD_VALUE, "no descriptor came with file.pass");
-	r = session_add_file(s, *passed, q.name.data, q.name.size, q.of, &a->file, err);
+	r = session_add_file(s, came->passed, q.name.data, q.name.size, q.of, &a->file, err);
 	if (r == 0)
-		(void)take_fd(passed);
+		(void)take_fd(&came->passed);
 	return r;
 }
 
@@ -122,31 +103,69 @@ static int answer(int fd, uint64_t req, const struct rep_file_pass *a, const str
 	return send(fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 0;
 }
 
-static void on_packet(uv_poll_t *poll, int status, int events)
+static void on_packet(uv_poll_t *poll, int status, int events);
+
+static void watch(struct side_peer *p)
 {
-	struct side_peer *p = poll->data;
-	char packet[8192];
-	cleanup(closep) int passed = -1;
+	uv_poll_start(&p->poll, UV_READABLE | UV_DISCONNECT, on_packet);
+}
+
+/* The answer to what came, and what becomes of its peer. */
+static void on_arrived(struct arrival *came)
+{
+	struct side_peer *p = came->arg;
 	struct proto_in in;
 	struct rep_file_pass a = {};
 	struct err err;
 
+	p->busy = false;
+	if (came->size < 0 && (came->error == EAGAIN || came->error == EINTR)) {
+		watch(p);
+	} else if (came->size <= 0 || p->refused) {
+		peer_end(p);
+	} else {
+		int r = proto_read_request(&in, came->packet, (size_t)came->size, &err);
+		if (r == 0) {
+			r = serve(p, &in, came, &a, &err);
+			proto_end(&in);
+		}
+		p->until_ms = server_now() + SILENT_MS;
+		if (answer(p->fd, in.req, &a, r ? &err : NULL))
+			peer_end(p);
+		else
+			watch(p);
+		server_wants_sweep(p->owner->server, p->until_ms);
+	}
+	arrival_free(came);
+}
+
+static void on_packet(uv_poll_t *poll, int status, int events)
+{
+	struct side_peer *p = poll->data;
+	struct err err;
+
 	(void)events;
-	ssize_t n = status < 0 ? 0 : receive(p->fd, packet, sizeof packet, &passed);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	uv_poll_stop(poll);
+	p->busy = true;
+	if (status >= 0 && arrival_begin(p->owner->arrivals, p->fd, p, &err) == 0)
 		return;
-	if (n <= 0) {
-		peer_end(p);
-		return;
-	}
-	int r = proto_read_request(&in, packet, (size_t)n, &err);
-	if (r == 0) {
-		r = serve(p, &in, &passed, &a, &err);
-		proto_end(&in);
-	}
-	if (answer(p->fd, in.req, &a, r ? &err : NULL))
-		peer_end(p);
-	p->until_ms = server_now() + SILENT_MS;
+	p->busy = false;
+	peer_end(p);
+}
+
+/* What a user has of them, and of all there are. */
+static int take_place(struct descriptors *d, uid_t uid, struct err *err)
+{
+	if (d->count < PEERS_MAX)
+		return quota_take(&d->server->quota, uid, QUOTA_SIDE, PEERS_OF_USER, err);
+	err_set(err, NPU_E_BUSY,
+		"all users together have %u connections to the side socket, which is the limit; ask again in "
+		"100 ms",
+		d->count);
+	err->detail.depth = d->count;
+	err->detail.limit = PEERS_MAX;
+	err->detail.retry_ms = 100;
+	return NPU_E_BUSY;
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events)
@@ -154,31 +173,35 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	struct descriptors *d = poll->data;
 	struct ucred peer;
 	socklen_t size = sizeof peer;
+	struct err err, ignored;
 
 	(void)status, (void)events;
-	cleanup(closep) int fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+	int fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
 		return;
-	struct err err;
-	if (quota_take(&d->server->quota, peer.uid, QUOTA_SIDE, d->count < PEERS_MAX ? PEERS_OF_USER : 0,
-		       &err)) {
-		answer(fd, 0, NULL, &err);
+	struct side_peer *p = calloc(1, sizeof *p);
+	if (!p || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
+	    uv_poll_init(&d->server->loop, &p->poll, fd)) {
+		free(p);
+		undertaker_take(fd);
 		return;
 	}
-	struct side_peer *p = calloc(1, sizeof *p);
-	if (!p || uv_poll_init(&d->server->loop, &p->poll, fd)) {
-		free(p);
-		quota_give(&d->server->quota, peer.uid, QUOTA_SIDE);
+	p->poll.data = p;
+	p->fd = fd;
+	p->refused = take_place(d, peer.uid, &err) != 0;
+	/* One that was closed at once would find that its packet was not read, instead of why. */
+	if (p->refused &&
+	    (answer(fd, 0, NULL, &err) ||
+	     quota_take(&d->server->quota, peer.uid, QUOTA_SIDE_REFUSED, REFUSED_OF_USER, &ignored))) {
+		uv_close((uv_handle_t *)&p->poll, on_closed);
 		return;
 	}
 	p->owner = d;
 	p->uid = peer.uid;
-	p->until_ms = server_now() + SILENT_MS;
-	p->poll.data = p;
-	p->fd = take_fd(&fd);
+	p->until_ms = server_now() + (p->refused ? REFUSED_MS : SILENT_MS);
 	link_append(&d->peers, &p->in_peers);
-	d->count++;
-	uv_poll_start(&p->poll, UV_READABLE | UV_DISCONNECT, on_packet);
+	d->count += !p->refused;
+	watch(p);
 	server_wants_sweep(d->server, p->until_ms);
 }
 
@@ -188,6 +211,8 @@ uint64_t descriptors_sweep(struct descriptors *d, uint64_t now)
 	link_each(at, &d->peers)
 	{
 		struct side_peer *p = link_of(at, struct side_peer, in_peers);
+		if (p->busy)
+			continue; /* however long it takes; the user has one less meanwhile */
 		if (now >= p->until_ms)
 			peer_end(p);
 		else if (p->until_ms < next)
@@ -254,12 +279,15 @@ int descriptors_new(struct descriptors **out, struct server *server, struct err 
 	if (!d)
 		return err_set(err, NPU_E_NO_MEMORY, "the side socket cannot be made");
 	d->server = server;
+	undertaker_begin();
 	link_init(&d->peers);
 	int n = snprintf(d->path, sizeof d->path, "%s.fd", server->listener.path);
 	if (n < 0 || (size_t)n >= sizeof((struct sockaddr_un *)0)->sun_path)
 		return err_set(err, NPU_E_BAD_CONFIG, "%s.fd: the path is too long for a socket",
 			       server->listener.path);
 	int r = descriptors_listen(d, err);
+	if (r == 0)
+		r = arrivals_new(&d->arrivals, &server->loop, on_arrived, err);
 	if (r)
 		return r;
 	*out = take(&d);
@@ -270,6 +298,7 @@ void descriptors_free(struct descriptors *d)
 {
 	if (!d)
 		return;
+	arrivals_close(d->arrivals);
 	link_each(at, &d->peers) peer_end(link_of(at, struct side_peer, in_peers));
 	if (descriptors_are_found(d))
 		unlink(d->path);

@@ -14,6 +14,7 @@ static const struct {
 	[QUOTA_CONNECTIONS] = {"connections", "close some", 1000},
 	[QUOTA_IN_FLIGHT] = {"requests in flight", "wait for answers", 100},
 	[QUOTA_SIDE] = {"connections to the side socket", "close some", 100},
+	[QUOTA_SIDE_REFUSED] = {"refused connections to the side socket", "close some", 100},
 	[QUOTA_HANDLES] = {"files and heads open", "close some", 1000},
 	[QUOTA_UPLOAD] = {"bytes in uploads", "close some (file.close)", 1000},
 };

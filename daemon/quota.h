@@ -8,7 +8,15 @@
 #include "err.h"
 #include <sys/types.h>
 
-enum quota_kind { QUOTA_CONNECTIONS, QUOTA_IN_FLIGHT, QUOTA_HANDLES, QUOTA_SIDE, QUOTA_UPLOAD, QUOTA_KINDS };
+enum quota_kind {
+	QUOTA_CONNECTIONS,
+	QUOTA_IN_FLIGHT,
+	QUOTA_HANDLES,
+	QUOTA_SIDE,
+	QUOTA_SIDE_REFUSED,
+	QUOTA_UPLOAD,
+	QUOTA_KINDS
+};
 
 struct quota {
 	struct quota_user *users; /* only those who have something in use, in no order */

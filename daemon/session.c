@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 int session_new(struct session **out, struct server *server, struct peer peer)
 {
@@ -139,15 +138,8 @@ int session_add_file(struct session *s, int fd, const char *name, size_t name_si
 {
 	char shown[129];
 	struct file *f;
-	struct stat st;
-	int flags = fcntl(fd, F_GETFL);
 
 	err_printable(shown, sizeof shown, name, name_size);
-	if (flags < 0 || fstat(fd, &st) < 0)
-		return err_sys(err, errno, "%s: the descriptor cannot be looked at", shown);
-	if (!S_ISREG(st.st_mode) || (flags & O_ACCMODE) != O_RDONLY || (flags & O_PATH))
-		return err_set(err, NPU_E_BAD_VALUE,
-			       "%s: only a regular file that is open for reading only is taken", shown);
 	int r = file_new(&f, s, shown, of, err);
 	if (r)
 		return r;

@@ -53,7 +53,7 @@ struct session *session_of_token(struct server *server, const void *token, size_
 
 /*
  * Takes a regular file that is open for reading only (the session's on success), `of` the model that an
- * earlier file began, or 0: the first of a model. BAD_VALUE, NO_SUCH_HANDLE, BUSY.
+ * earlier file began, or 0: the first of a model. NO_SUCH_HANDLE, BUSY.
  */
 int session_add_file(struct session *s, int fd, const char *name, size_t name_size, uint64_t of,
 		     uint64_t *number, struct err *err);

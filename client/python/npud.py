@@ -496,8 +496,11 @@ class Client:
             side.settimeout(SIDE_SECONDS)
             try:
                 side.connect(path)
-                socket.send_fds(side, [packet], [fd])
-                body = side.recv(65536)
+                try:
+                    socket.send_fds(side, [packet], [fd])
+                    body = side.recv(65536)
+                except (BrokenPipeError, ConnectionResetError):
+                    body = side.recv(65536)  # it takes no more of us: why comes before it hung up
             except TimeoutError:
                 raise Error("TIMED_OUT", f"{path}: no answer within {SIDE_SECONDS:g} s") from None
             except OSError as error:
@@ -544,7 +547,8 @@ class Client:
         """Opens a model's head and waits until it is resident: a Head.
 
         model: its file, or a list of all its files, the weights first (shards in order, config.json), which
-        are uploaded where the daemon's side socket cannot be reached; or a handle of pass_file or upload.
+        are uploaded where they cannot be passed (no side socket, a user's FUSE); or a handle of pass_file or
+        upload.
         options: the fields of head.open (tensor, transpose, tile, layout ...). NPUD_STORE=0 in the environment
         keeps it out of the image store, unless store is among them.
         progress: called with (tiles done, tiles) while it loads; what it raises ends the opening.
@@ -607,7 +611,11 @@ class Client:
                 raise Error("BAD_VALUE", f"{path}: is not a regular file; name the model file")
             name = os.path.basename(os.fspath(path))
             if os.access(self.path + ".fd", os.W_OK):
-                return self.pass_file(fd, name, of=of or 0)
+                try:
+                    return self.pass_file(fd, name, of=of or 0)
+                except Error as error:
+                    if error.name != "BAD_VALUE":  # that is: on a file system npud does not wait for
+                        raise
         finally:
             os.close(fd)
         return self.upload(path, name, of=of or 0)

@@ -14,7 +14,7 @@ if [ -z "$said" ] || ! diff <(echo "$said") <(echo "$found"); then
 	echo "the names in client/npu.map (<) are not those of libnpu.so (>)"
 	bad=1
 fi
-for name in sendmsg nng_stream_send nng_stream_recv; do
+for name in sendmsg readv shutdown nng_stream_send nng_stream_recv; do
 	if ! nm -D --defined-only "$NPUD_BIN/daemon/npud" | grep -qE " T $name(@|\$)"; then
 		echo "npud does not define $name: NNG would use the one that is worked around"
 		bad=1

@@ -106,16 +106,27 @@ def handles():
 def side_connections():
     peers = [side() for _ in range(64)]
     time.sleep(0.2)
-    late = side()
-    busy(unpack(late.recv(65536))[0], 64, 64, "a connection to the side socket too many")
-    check(late.recv(1) == b"", "a refused connection is still there")
-    for s in peers + [late]:
+    for _ in range(3):
+        late = side()
+        late.send(pack([1, "ping", 1, {}]))  # as a client does, which has not looked first
+        busy(unpack(late.recv(65536))[0], 64, 64, "a connection to the side socket too many")
+        check(late.recv(1) == b"", "a refused connection is still there")
+        late.close()
+    for s in peers:
         s.close()
     time.sleep(0.2)
     s = side()
     s.send(pack([1, "ping", 1, {}]))
     refused(unpack(s.recv(65536))[0], 5, "UNKNOWN_OP", "the side socket afterwards")
     s.close()
+
+    # However many there are, who comes next is told so.
+    crowd = [side() for _ in range(2000)]
+    token = Client().hello()["token"]
+    with open(os.path.join(WORK, "any-file"), "rb") as f:
+        busy(file_pass(token, [f.fileno()], req=0), 64, 64, "file.pass beside 2000 connections")
+    for s in crowd:
+        s.close()
 
 
 for part in (connections, in_flight, handles, side_connections):
