@@ -94,6 +94,12 @@ static int add_shards(struct model *m, const char *folder, const char *name, con
 	return 0;
 }
 
+/* What Hugging Face and FastFlowLM call the model, beside whatever else is there. */
+static bool is_whole(const char *name)
+{
+	return strcmp(name, "model.safetensors") == 0 || strcmp(name, "model.q4nx") == 0;
+}
+
 /* An index of shards beside them. */
 struct index {
 	char name[NAME_MAX + 1]; /* "" where there is none */
@@ -183,7 +189,7 @@ static int add_model(struct model *m, const char *folder, const char *name, bool
 	bool json = ends_with(name, safetensors) || ends_with(name, q4nx);
 	is_folders = is_folders || sharded || strncmp(name, "model.", 6) == 0;
 
-	int r = ends_with(name, safetensors) ? index_of(&x, folder, name, err) : 0;
+	int r = ends_with(name, safetensors) && !is_whole(name) ? index_of(&x, folder, name, err) : 0;
 	if (r)
 		return r;
 	if (x.name[0] && !weight_map_has(&x.map, name))
@@ -256,12 +262,6 @@ static int names_read(struct names *n, const char *folder, struct err *err)
 	if (n->count)
 		qsort(n->at, n->count, sizeof *n->at, name_order);
 	return 0;
-}
-
-/* What Hugging Face and FastFlowLM call the model, beside whatever else is there. */
-static bool is_whole(const char *name)
-{
-	return strcmp(name, "model.safetensors") == 0 || strcmp(name, "model.q4nx") == 0;
 }
 
 static bool is_first(const char *name)

@@ -77,6 +77,7 @@ text(work + "/gguf/model.safetensors.index.json", {"weight_map": {"lm_head.weigh
 text(work + "/pickled/pytorch_model.bin", "PK")
 safetensors(work + "/one/model.safetensors", list(T))
 text(work + "/one/config.json", {"tie_word_embeddings": True})
+os.mkdir(work + "/one/model.safetensors.index.json") # of no concern to a model in one file
 safetensors(work + "/flm/model.q4nx", list(T))
 text(work + "/flm/config.json", {"hidden_size": H})
 # llama.cpp: one split model, and a directory of several
