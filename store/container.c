@@ -352,11 +352,16 @@ static const struct tensor *first_of(const struct container *c, const char *cons
 	return found;
 }
 
+const struct tensor *container_embedding(const struct container *c)
+{
+	return first_of(c, tied_names);
+}
+
 /* NULL where the model has none. */
 static const struct tensor *usual_head(const struct container *c, enum head_reason *why)
 {
 	const struct tensor *untied = first_of(c, untied_names);
-	const struct tensor *tied = c->tie == TIE_NO ? NULL : first_of(c, tied_names);
+	const struct tensor *tied = c->tie == TIE_NO ? NULL : container_embedding(c);
 	bool said = c->tie == TIE_YES && tied && !(untied && untied->type == TYPE_I8);
 
 	*why = untied && !said ? HEAD_UNTIED : HEAD_TIED;

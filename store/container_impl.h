@@ -36,6 +36,9 @@ struct type_info {
 
 const struct type_info *type_info(enum tensor_type type);
 
+/* The embedding, whether it is the head or not; NULL where there is none. */
+const struct tensor *container_embedding(const struct container *c);
+
 /* What is to be added to the products of the head `t` and is stored beside it; NULL where there is nothing.
  */
 const struct tensor *container_bias(const struct container *c, const struct tensor *t);

@@ -30,14 +30,11 @@ bool q4nx_may_be(const struct container *c, const struct tensor *t)
 /* The embedding is a plain matrix [vocabulary][hidden] in these files, and tells the padded shape. */
 static const struct tensor *embedding(const struct container *c)
 {
-	static const char *const names[] = {"model.embed_tokens.weight", "model.token_embd.weight"};
+	const struct tensor *t = container_embedding(c);
+	bool plain =
+		t && t->rank == 2 && (t->type == TYPE_BF16 || t->type == TYPE_F16 || t->type == TYPE_F32);
 
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		const struct tensor *t = container_find(c, names[i]);
-		if (t && t->rank == 2 && (t->type == TYPE_BF16 || t->type == TYPE_F16 || t->type == TYPE_F32))
-			return t;
-	}
-	return NULL;
+	return plain ? t : NULL;
 }
 
 static uint64_t parts(uint64_t size, uint32_t part)

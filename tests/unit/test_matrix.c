@@ -221,6 +221,30 @@ Test(q4nx, the_reading_names_kind_options_and_cut_columns)
 	expect_reading("[2,3,4736]", 6 * 4736, false, none, "q4nx:q4k", 768, 4736);
 }
 
+/* FastFlowLM's lfm2, and models of pictures and text, call it otherwise. */
+Test(q4nx, the_embedding_tells_the_columns_whatever_it_is_called)
+{
+	static const char *const names[] = {"model.embed_tokens.weight", "model.token_embd.weight",
+					    "model.language_model.embed_tokens.weight"};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		static char file[8 + 1000 + 2 * 5120 + 64 * 70 * 2];
+		cleanup(container_freep) struct container *c = NULL;
+		struct matrix m;
+		struct err err = {0};
+		uint64_t used = (uint64_t)sprintf(
+			file + 8,
+			"{\"%s\":{\"dtype\":\"BF16\",\"shape\":[64,70],\"data_offsets\":[10240,19200]},"
+			"\"lm_head.weight\":{\"dtype\":\"I8\",\"shape\":[2,5120],\"data_offsets\":[0,10240]}"
+			"}",
+			names[i]);
+		memcpy(file, &used, 8);
+		cr_assert_eq(open_bytes(&c, file, 8 + used + 19200, &err), 0, "%s", err.text);
+		cr_assert_eq(head_matrix(&m, c, NULL, &err), 0, "%s: %s", names[i], err.text);
+		cr_expect_str_eq(m.reading, "q4nx:q4_1 k=70");
+	}
+}
+
 Test(q4nx, zero_points_that_are_all_zero_are_pointed_out)
 {
 	static unsigned char chunks[2 * 5120];
