@@ -422,7 +422,8 @@ int load_identify(struct load *l, struct err *err)
 		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for %u columns", q->label, nv);
 	r = sample_init(&l->sample, band, &l->geometry, err);
 	/* What never fits needs no name. It may be a terabyte of nothing, and long to read. */
-	if (r == 0 && l->most && geometry_bytes(&l->geometry) > l->most)
+	l->vast = l->most && geometry_bytes(&l->geometry) > l->most;
+	if (r == 0 && l->vast)
 		return 0;
 	if (r == 0)
 		r = !transposed && find_known(l) ? read_samples(l, err) : hash_all(l, err);

@@ -61,6 +61,7 @@ struct load {
 	unsigned part_count;
 	enum head_reason why;
 	struct geometry geometry;
+	bool vast; /* more than `most`: it was not hashed, so it has no name and nobody may share it */
 	unsigned char hash[16];
 	struct known_name name; /* of the files, as they were before they were looked at */
 	bool doubted;		/* they turned out not to be what was known of them */

@@ -528,6 +528,15 @@ static void on_identified(uv_work_t *work, int status)
 		fetch_fail(j);
 		return;
 	}
+	/* Not even asked for: more may be allowed by now, and without a name it is like any other without
+	 * one. */
+	if (j->load->vast) {
+		j->claim = object_claim(j->load);
+		link_init(&j->claim.in_claims);
+		j->server->residency.budget = objects_budget(j->server);
+		refuse(j, RESIDENCY_TOO_LARGE);
+		return;
+	}
 	ask(j);
 	step(j->server);
 }

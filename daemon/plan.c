@@ -46,6 +46,8 @@ static void answer(struct plan *p)
 
 	table->budget = objects_budget(p->server);
 	enum residency_verdict verdict = residency_plan(table, &claim, &there, evicts, EVICTS_SHOWN, &count);
+	if (p->load->vast) /* it has no name that anything else could have */
+		verdict = RESIDENCY_TOO_LARGE;
 	shown = count < EVICTS_SHOWN ? count : EVICTS_SHOWN;
 	for (size_t i = 0; i < shown; i++)
 		rows[i] = head_row(link_of(evicts[i], struct object, resident), digests[i]);
