@@ -539,7 +539,7 @@ class Client:
                 at = self.call("upload.put", file=file, at=at, data=part)["bytes"]
             self.call("upload.end", file=file)
         except BaseException:
-            self._give_back(session, "file.close", file=file)
+            self._give_back(session, "file.close", "file", file)
             raise
         return file
 
@@ -553,15 +553,9 @@ class Client:
         keeps it out of the image store, unless store is among them.
         progress: called with (tiles done, tiles) while it loads; what it raises ends the opening.
         """
-
         if os.environ.get("NPUD_STORE") in ("0", "no"):
             options.setdefault("store", False)
-
-        def begin(file):
-            head = self.call("head.open", file=file, **options)["head"]
-            return head, lambda wait_ms: self.start("head.wait", head=head, wait_ms=wait_ms)
-
-        return self._open_as(Head, model, begin, progress)
+        return self._open_as(Head, model, progress, options)
 
     def load_weights(self, model, tensors, role, layer=0, progress=None, **options):
         """Loads projection weights and waits until they are resident: Weights.
@@ -570,37 +564,32 @@ class Client:
         name. model, progress: as for open. options: the fields of weights.load (transpose, tile ...).
         """
         names = [{"name": one} for one in ([tensors] if isinstance(tensors, str) else tensors)]
+        fields = {"tensors": names, "role": role, "layer": layer, "wait_ms": 0, **options}
+        return self._open_as(Weights, model, progress, fields)
 
-        def begin(file):
-            fields = {"tensors": names, "role": role, "layer": layer, "wait_ms": 0, **options}
-            loads = self.call("weights.load", file=file, **fields)["weights"]
-            return loads, lambda wait_ms: self.start("weights.load", weights=loads, wait_ms=wait_ms)
-
-        return self._open_as(Weights, model, begin, progress)
-
-    def _open_as(self, kind, model, begin, progress):
+    def _open_as(self, kind, model, progress, fields):
         self.call("ping")  # after a loss this gets the new session's token
-        session, file, handle = self.hello["session"], None, None
+        session, given, handle = self.hello["session"], None, None
+        wait_ms = 200 if progress else WAIT_MS
         try:
-            if isinstance(model, int):
-                handle, wait = begin(model)
-            else:
+            if not isinstance(model, int):
                 for path in model if isinstance(model, (list, tuple)) else [model]:
-                    passed = self._pass_path(path, file)
-                    file = file or passed
-                handle, wait = begin(file)
-            wait_ms = 200 if progress else WAIT_MS
+                    passed = self._pass_path(path, given)
+                    given = given or passed
+            file = model if isinstance(model, int) else given
+            handle = self.call(kind._open, file=file, **fields)[kind._field]
             while True:
-                info = wait(wait_ms).result(self.timeout + wait_ms / 1e3)
+                asked = self.start(kind._wait, **{kind._field: handle}, wait_ms=wait_ms)
+                info = asked.result(self.timeout + wait_ms / 1e3)
                 if info["ready"]:
                     break
                 if progress:
                     progress(info["tiles_done"], info["tiles"])
         except BaseException:
-            self._give_back(session, kind._close, **{kind._field: handle})
+            self._give_back(session, kind._close, kind._field, handle)
             raise
         finally:
-            self._give_back(session, "file.close", file=file)
+            self._give_back(session, "file.close", "file", given)
         return kind(self, session, handle, info)
 
     def _pass_path(self, path, of):
@@ -620,17 +609,20 @@ class Client:
             os.close(fd)
         return self.upload(path, name, of=of or 0)
 
-    def _give_back(self, session, op, **handle):
-        if None in handle.values() or self._stream is None or self.hello["session"] != session:
+    def _give_back(self, session, op, field, handle):
+        if handle is None or self._stream is None or self.hello["session"] != session:
             return
         try:
-            self.call(op, **handle)
+            self.call(op, **{field: handle})
         except Error:
             pass  # the failure that led here is the one to tell
 
 
 class _Resident:
-    """Resident weights of a session. nv: columns; h: values of an activation row; info: what was said of them."""
+    """Resident weights of a session. nv: columns; h: values of an activation row; info: what was said of them.
+
+    A kind of them says what it is called (_what), the field of its handle, and the operations on it.
+    """
 
     def __init__(self, client, session, handle, info):
         self.client, self.handle, self.info = client, handle, info
@@ -646,7 +638,7 @@ class _Resident:
     def close(self):
         """Gives them back. Twice is fine."""
         handle, self.handle = self.handle, None
-        self.client._give_back(self._session, self._close, **{self._field: handle})
+        self.client._give_back(self._session, self._close, self._field, handle)
 
     def _run(self, x, bytes_a_row, **fields):
         x = _float32(x)
@@ -666,8 +658,8 @@ class _Resident:
             if self.handle is None or lost:
                 why = "the daemon restarted" if lost else f"the {self._what} was closed"
                 raise Error("CONNECTION_LOST", f"{why}; open the {self._what} again")
-            fields.update({self._field: self.handle, "rows": len(part) // row, "x": part})
-            yield self.client.call(self._op, **fields)
+            handle = {self._field: self.handle}
+            yield self.client.call(self._run_op, **handle, rows=len(part) // row, x=part, **fields)
 
     def _product(self, x, field, **fields):
         out = array.array("f")
@@ -681,7 +673,8 @@ class _Resident:
 class Head(_Resident):
     """A resident head. nv: its words; h: the values of an activation row; info: what head.wait said."""
 
-    _what, _field, _op, _close = "head", "head", "head.run", "head.close"
+    _what, _field = "head", "head"
+    _open, _wait, _run_op, _close = "head.open", "head.wait", "head.run", "head.close"
 
     def logits(self, x):
         """The logits of the rows of `x`: an array('f') of rows x nv values.
@@ -707,7 +700,8 @@ class Head(_Resident):
 class Weights(_Resident):
     """Resident projection weights. nv: N; h: K; info: what weights.load said."""
 
-    _what, _field, _op, _close = "matrix", "weights", "gemm.run", "weights.close"
+    _what, _field = "matrix", "weights"
+    _open, _wait, _run_op, _close = "weights.load", "weights.load", "gemm.run", "weights.close"
 
     def gemm(self, x):
         """The rows of `x`, as for Head.logits, times the weights: an array('f') of rows x nv values."""
