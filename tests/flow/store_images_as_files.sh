@@ -30,6 +30,19 @@ for t in 0 1 2; do
 	[ "$(jq -r ".files[$t].file" <<<"$said")" = "${file##*/}" ] || fail "names: $said"
 	cmp "$file" "$work"/packed/*-t$t.q4hi || fail "export and pack write different bytes"
 done
+# Ended while it waits for who reads a tile: it says so under its own name, and leaves no unfinished file.
+mkdir "$work/pipe" && mkfifo "$work/pipe/headimg-$hash-t1.q4hi"
+timeout 60 "$npuctl" store export "$hash" --out "$work/pipe" >/dev/null 2>"$work/err" &
+exporter=$!
+until [ -e "$work/pipe/headimg-$hash-t0.q4hi" ]; do
+	kill -0 "$exporter" 2>/dev/null || fail "export: $(cat "$work/err")"
+	sleep 0.05
+done
+kill -TERM "$exporter" # timeout passes it on
+status=0
+wait "$exporter" || status=$?
+[ $status = 143 ] && [ "$(cat "$work/err")" = "npuctl: interrupted" ] || fail "exit $status: $(cat "$work/err")"
+! compgen -G "$work/pipe/*.tmp.*" || fail "an unfinished file is left behind"
 expect 65 "$npuctl" store export nothing --out "$work/out1"
 expect 64 "$npuctl" store export "$hash"
 expect 73 "$npuctl" store export "$hash" --out "$work/out1/none"
