@@ -254,11 +254,9 @@ int descriptors_listen(struct descriptors *d, struct err *err)
 	unlink(d->path); /* the lock says that no other daemon listens here */
 	cleanup(closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	cleanup(freep) uv_poll_t *poll = calloc(1, sizeof *poll);
-	mode_t mask =
-		umask(0117); /* 0660 from the first moment; nothing else makes files on this thread now */
-	int bound = fd < 0 ? -1 : bind(fd, (struct sockaddr *)&address, sizeof address);
-	umask(mask);
-	if (bound < 0 || listen(fd, 128) < 0 || lstat(d->path, &st) < 0)
+	/* Nobody can connect before it listens; a umask would be every thread's. */
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || chmod(d->path, 0660) < 0 ||
+	    listen(fd, 128) < 0 || lstat(d->path, &st) < 0)
 		return err_sys(err, errno, "%s: cannot listen", d->path);
 	if (!poll || uv_poll_init(&d->server->loop, poll, fd))
 		return err_set(err, NPU_E_NO_MEMORY, "%s: cannot be watched", d->path);

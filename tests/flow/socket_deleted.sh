@@ -2,7 +2,10 @@
 # Sockets that are deleted under the daemon are made again, and who is connected does not notice.
 . "$(dirname "$0")/lib.bash"
 "$NPUD_BIN/tests/make-model" "$work/m.safetensors" 200 64 || fail "make-model"
+umask 077 # which is not the sockets': their group may connect
 start_daemon
+group_may_connect() { [ "$(stat -c %a "$socket" "$socket.fd")" = $'660\n660' ] || fail "$(ls -l "$work/run")"; }
+group_may_connect
 export PYTHONPATH=$here
 
 # One client from before all of it: a ping a line, to the end.
@@ -35,6 +38,7 @@ for what in "$socket" "$socket.fd" "$socket.lock" "$work/run"; do
 	old_lives "without $what"
 	comes_back "without $what"
 	old_lives "after $what came back"
+	group_may_connect
 	for ((i = 0; i < 40; i++)); do
 		[ -e "$socket.lock" ] && break
 		sleep 0.1
