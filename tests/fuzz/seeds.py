@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""seeds.py: writes the seeds of fuzz_container, fuzz_decode and fuzz_record that corpus/ keeps.
+"""seeds.py: writes the seeds of fuzz_container, fuzz_decode and fuzz_record that corpus/ keeps, and some of fuzz_index.
 
 Numbers are from a fixed generator, so the files are the same whenever they are made."""
 import json
@@ -94,6 +94,17 @@ def main():
     put("container", "q4nx-q8c", q4nx([1, 2, 5120], random_bytes(10240), [32, 250]))
     put("container", "llama2c-tied", llama2c(6))
     put("container", "llama2c-untied", llama2c(-6))
+    put("container", "head-below", safetensors([("language_model.lm_head.weight", "F32", [1, 1], bytes(4)),
+                                                ("language_model.lm_head.bias", "F32", [1], bytes(4))]))
+    put("container", "head-in-another-form", safetensors([("lm_head.qweight", "I32", [1, 1], bytes(4)),
+                                                          ("model.embed_tokens.weight", "F32", [1, 1], bytes(4))]))
+    put("container", "pointer-of-git-lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
+    put("container", "web-page", b"<!DOCTYPE html><html></html>")
+    put("index", "config-of-python", b'1{"NaN":[NaN,-Infinity,1000000000000000000000],"a":"\\"Infinity","a":1}')
+    put("index", "config-of-two-minds", b'1{"tie_word_embeddings":true,"llm_config":{"tie_word_embeddings":false}}')
+    put("index", "one-shard-unknown", b'0{"weight_map":{"lm_head.weight":"m-00002-of-00002.safetensors"}}')
+    put("index", "names-of-all-kinds", b'0{"weight_map":{"a":"b.safetensors","\\"":"a.safetensors","c":"../a.safetensors",'
+                                       b'"d":"b.safetensors","e":"\\u0061.safetensors"},"f":"z.safetensors"}')
     put("record", "header", b"\0" + record_header())
     put("record", "header-hashed", b"\1" + record_header())
     put("record", "header-cut", b"\0" + record_header()[:100])
