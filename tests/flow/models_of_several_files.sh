@@ -95,6 +95,10 @@ home = work + "/home"
 snap = home + "/.cache/huggingface/hub/models--acme--Tiny-1B"
 rev = "0123456789abcdef0123456789abcdef01234567"
 hf(snap + "/snapshots/" + rev, {})
+os.makedirs(snap + "/blobs") # as huggingface_hub has it: names are links to what is called by its hash
+for i, f in enumerate(sorted(os.listdir(snap + "/snapshots/" + rev))):
+    os.rename(snap + "/snapshots/" + rev + "/" + f, snap + "/blobs/%064x" % i)
+    os.symlink("../../blobs/%064x" % i, snap + "/snapshots/" + rev + "/" + f)
 text(snap + "/refs/main", rev)
 hf(home + "/.cache/huggingface/hub/models--one--Twice/snapshots/" + rev, {})
 hf(home + "/.cache/huggingface/hub/models--two--Twice/snapshots/" + rev, {})
