@@ -168,32 +168,34 @@ static int header_check(const struct q4hi *q, const struct header *h, uint32_t k
 	char shown[32];
 
 	if (memcmp(h->magic, magic, sizeof magic) != 0)
-		return err_set(err, NPU_E_BAD_IMAGE, "%s: magic: \"%s\" is not \"Q4HI\"; this is no image",
-			       q->label, err_printable(shown, sizeof shown, h->magic, sizeof h->magic));
+		return err_set(
+			err, NPU_E_BAD_IMAGE,
+			"%s: magic: \"%s\" is not \"Q4HI\"; this is no image: name one that was packed",
+			q->label, err_printable(shown, sizeof shown, h->magic, sizeof h->magic));
 	if (memcmp(h->version, version, sizeof version) != 0)
 		return err_set(err, NPU_E_BAD_IMAGE,
-			       "%s: version: \"%s\" is not \"0001\", the one that is read", q->label,
-			       err_printable(shown, sizeof shown, h->version, sizeof h->version));
+			       "%s: version: \"%s\" is not \"0001\", the one that is read; pack it again",
+			       q->label, err_printable(shown, sizeof shown, h->version, sizeof h->version));
 	if ((kd && h->kd != kd) || (nd && h->nd != nd))
 		return err_set(err, NPU_E_BAD_IMAGE,
 			       "%s: geometry: kd %" PRIu32 ", nd %" PRIu32 "; kd %" PRIu32 ", nd %" PRIu32
-			       " was expected",
+			       " was expected; pack it again with these, or ask for those",
 			       q->label, h->kd, h->nd, kd ? kd : h->kd, nd ? nd : h->nd);
 	if (h->kd == 0 || h->kd % 64 || h->nd == 0)
 		return err_set(err, NPU_E_BAD_IMAGE,
 			       "%s: geometry: kd %" PRIu32 ", nd %" PRIu32
-			       "; kd is a multiple of 64 and neither is 0",
+			       "; kd is a multiple of 64 and neither is 0: pack it again",
 			       q->label, h->kd, h->nd);
 	uint64_t must = q4hi_size(h->kd, h->nd);
 	if (must == 0 || size < must)
 		return err_set(err, NPU_E_BAD_IMAGE,
 			       "%s: short payload: kd %" PRIu32 ", nd %" PRIu32 " take %" PRIu64
-			       " bytes and the file has %" PRIu64,
+			       " bytes and the file has %" PRIu64 "; copy or pack it again",
 			       q->label, h->kd, h->nd, must ? must : UINT64_MAX, size);
 	if (size > must)
 		return err_set(err, NPU_E_BAD_IMAGE,
 			       "%s: trailing bytes: kd %" PRIu32 ", nd %" PRIu32 " take %" PRIu64
-			       " bytes and the file has %" PRIu64,
+			       " bytes and the file has %" PRIu64 "; copy or pack it again",
 			       q->label, h->kd, h->nd, must, size);
 	return 0;
 }
@@ -210,10 +212,12 @@ int q4hi_open(struct q4hi *out, int fd, const char *label, uint32_t kd, uint32_t
 		return err_sys(err, number, "%s: asking for the file's size", q.label);
 	}
 	if (!S_ISREG(st.st_mode))
-		return err_set(err, NPU_E_BAD_IMAGE, "%s: this is not a regular file", q.label);
+		return err_set(err, NPU_E_BAD_IMAGE, "%s: this is not a regular file; name an image",
+			       q.label);
 	if ((uint64_t)st.st_size < sizeof h)
 		return err_set(err, NPU_E_BAD_IMAGE,
-			       "%s: short payload: the header alone is %u bytes and the file has %" PRIu64,
+			       "%s: short payload: the header alone is %u bytes and the file has %" PRIu64
+			       "; copy or pack it again",
 			       q.label, Q4HI_HEADER, (uint64_t)st.st_size);
 	int r = read_all(&q, 0, &h, sizeof h, err);
 	if (r == 0)
@@ -234,7 +238,8 @@ static int codes_check(const struct q4hi *q, const int8_t *codes, size_t count, 
 
 	if (!bad)
 		return 0;
-	return err_set(err, NPU_E_BAD_IMAGE, "%s: code %" PRIu64 " is -128, which no packer writes", q->label,
+	return err_set(err, NPU_E_BAD_IMAGE,
+		       "%s: code %" PRIu64 " is -128, which no packer writes; pack it again", q->label,
 		       first + (uint64_t)(bad - codes));
 }
 
@@ -245,7 +250,7 @@ static int scales_check(const struct q4hi *q, const float *scales, size_t count,
 		if (!isfinite(scales[i]) || scales[i] <= 0)
 			return err_set(err, NPU_E_BAD_IMAGE,
 				       "%s: the scale of column %" PRIu64
-				       " is %g; a packer writes finite ones above 0",
+				       " is %g, and a packer writes finite ones above 0; pack it again",
 				       q->label, first + i, (double)scales[i]);
 	return 0;
 }
@@ -288,7 +293,8 @@ int q4hi_read(const struct q4hi *q, int8_t *codes, float *scales, struct err *er
 	if (hash != q->hash)
 		return err_set(err, NPU_E_BAD_IMAGE,
 			       "%s: hash: the codes and scales give %016" PRIx64
-			       "; the header says %016" PRIx64 ": the file was damaged",
+			       "; the header says %016" PRIx64
+			       ": the file was damaged, copy or pack it again",
 			       q->label, hash, q->hash);
 	if (oddity.code)
 		*err = oddity;
