@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -13,6 +14,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define PREFIX "npu-hold-" /* of the names of our cgroups, before the keeper's number */
 
 void descendants_adopt(void)
 {
@@ -156,12 +159,43 @@ static bool find_own(char *to, size_t room)
 	return found && (size_t)snprintf(to, room, "%s", strcmp(line + 3, "/") == 0 ? "" : line + 3) < room;
 }
 
-bool cgroup_make(char *path, size_t room, int name)
+/* The cgroup that this process is in; false: there is none, or it cannot be seen. */
+static bool find_parent(char *to, size_t room)
 {
-	char mount[128], own[256], procs[512];
+	char mount[128], own[256];
+	return find_mount(mount, sizeof mount) && find_own(own, sizeof own) &&
+	       (size_t)snprintf(to, room, "%s%s", mount, own) < room;
+}
+
+/* Whether it is one of ours whose process has gone, or is this very one, which got the number of another. */
+static bool is_left(const char *name)
+{
+	char *end;
+	long pid = strncmp(name, PREFIX, strlen(PREFIX)) == 0 ? strtol(name + strlen(PREFIX), &end, 10) : 0;
+	return pid > 0 && pid <= INT_MAX && !*end &&
+	       (pid == getpid() || (kill((pid_t)pid, 0) < 0 && errno == ESRCH));
+}
+
+void cgroup_sweep(void)
+{
+	char parent[512];
+	DIR *dir = find_parent(parent, sizeof parent) ? opendir(parent) : NULL;
+	/* The kernel removes none that has processes, as have those of other pid namespaces, numbered as ours
+	 * are. */
+	for (const struct dirent *e; dir && (e = readdir(dir));)
+		if (is_left(e->d_name))
+			unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR);
+	if (dir)
+		closedir(dir);
+}
+
+bool cgroup_make(char *path, size_t room)
+{
+	char parent[512], procs[512];
 	path[0] = '\0';
-	if (!find_mount(mount, sizeof mount) || !find_own(own, sizeof own) ||
-	    (size_t)snprintf(path, room, "%s%s/npu-hold-%d", mount, own, name) >= room ||
+	cgroup_sweep();
+	if (!find_parent(parent, sizeof parent) ||
+	    (size_t)snprintf(path, room, "%s/" PREFIX "%d", parent, (int)getpid()) >= room ||
 	    mkdir(path, 0755) < 0) {
 		path[0] = '\0';
 		return false;

@@ -20,8 +20,10 @@ pid_t descendants_reap(int *status);
 /* "12 (sleep), 14 (python3)": who is left. Returns `to`. */
 const char *descendants_name(char *to, size_t room);
 
-/* Makes a cgroup for process `name`; false, and path "": none can be made here. */
-bool cgroup_make(char *path, size_t room, int name);
+/* Makes a cgroup for this process to put others in; false, and path "": none can be made here. */
+bool cgroup_make(char *path, size_t room);
+/* Removes what those left that were killed: the empty cgroups beside ours whose maker is gone. */
+void cgroup_sweep(void);
 /* fork(), with the child in the cgroup; for a process of one thread. */
 pid_t cgroup_fork(const char *path);
 /* Kills what is in it at once. */

@@ -174,7 +174,7 @@ static int park(struct keeper *k)
 	int ends[2];
 	pid_t parent = getpid();
 
-	cgroup_make(k->cgroup, sizeof k->cgroup, (int)parent);
+	cgroup_make(k->cgroup, sizeof k->cgroup);
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return exit_complain(HOLD_FAILED, "cannot make a pipe: %s", strerror(errno));
 	k->parked = cgroup_fork(k->cgroup);
@@ -568,4 +568,5 @@ void keeper_end_tree(int64_t grace_ms)
 		if (now_ms() >= kill_at)
 			descendants_kill();
 	}
+	cgroup_sweep();
 }

@@ -61,6 +61,23 @@ if grep -q cgroup2 /proc/mounts && [[ $(id -u) == 0 ]]; then
 	for cgroup in /sys/fs/cgroup{,/unified}/npu-hold-"$keeper"; do
 		[ ! -e "$cgroup" ] || fail "$cgroup is left behind"
 	done
+	# What the daemon never heard of, as of one that waited, the next one removes: if it is empty and its keeper gone.
+	in_background "$hold" -t 20s -- sleep 20
+	until_true sh -c "'$npuctl' tickets -N | grep -q granted" || fail "not granted"
+	holder=${children[-1]}
+	in_background "$hold" -l waits -- true
+	front=${children[-1]}
+	until_true sh -c "'$npuctl' tickets -N | grep -q ' waits '" || fail "does not wait"
+	keeper=$(pgrep -P "$front")
+	cgroups=$(grep cgroup2 /proc/mounts | cut -d' ' -f2 | head -n 1)$(sed -n 's/^0:://p' /proc/self/cgroup)
+	if [ -d "$cgroups/npu-hold-$keeper" ]; then
+		kill -KILL "$keeper" "$front"
+		mkdir "$cgroups/npu-hold-$$" || fail "no cgroup can be made"
+		until_true sh -c "'$hold' -n -- true 2>/dev/null; [ ! -e '$cgroups/npu-hold-$keeper' ]" || fail "npu-hold-$keeper is left behind"
+		rmdir "$cgroups/npu-hold-$$" || fail "a cgroup of a living process was removed"
+	fi
+	kill "$holder"
+	wait "$holder"
 fi
 
 # A stopped holder keeps its ticket until its time is up, and no longer.
