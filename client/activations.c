@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "npu.h"
+#include "plural.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw float32 files are little-endian");
 _Static_assert(sizeof(float) == 4, "float is float32");
@@ -311,24 +312,25 @@ int activations_rows(const struct activations *a, uint32_t h, size_t *rows, char
 
 	if (a->shaped && a->width != h)
 		return fail(why, NPU_E_BAD_COUNT,
-			    "found rows of %zu values (%zu rows), expected rows of %" PRIu32
+			    "found rows of %zu %s (%zu %s), expected rows of %" PRIu32
 			    ", which is what this head takes",
-			    a->width, a->rows, h);
+			    a->width, plural(a->width, "value", "values"), a->rows,
+			    plural(a->rows, "row", "rows"), h);
 	if (*rows) {
 		if (__builtin_mul_overflow(*rows, (size_t)h, &expected))
 			return fail(why, NPU_E_TOO_LARGE,
 				    "%zu rows of %" PRIu32 " are more than can be counted", *rows, h);
 		if (a->count != expected)
 			return fail(why, NPU_E_BAD_COUNT,
-				    "found %zu values, expected %zu (%zu rows of %" PRIu32 ")", a->count,
-				    expected, *rows, h);
+				    "found %zu %s, expected %zu (%zu %s of %" PRIu32 ")", a->count,
+				    plural(a->count, "value", "values"), expected, *rows,
+				    plural(*rows, "row", "rows"), h);
 		return 0;
 	}
 	if (!h || a->count % h)
 		return fail(why, NPU_E_BAD_COUNT,
-			    "found %zu values, expected a multiple of %" PRIu32
-			    ", which is what this head takes",
-			    a->count, h);
+			    "found %zu %s, expected a multiple of %" PRIu32 ", which is what this head takes",
+			    a->count, plural(a->count, "value", "values"), h);
 	*rows = a->count / h;
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include "crowd.h"
 #include "exit.h"
 #include "lone.h"
+#include "plural.h"
 #include "table.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -170,12 +171,14 @@ int bench_clients(const struct bench_options *o)
 	for (size_t i = 0; i < count && status == 0; i++) {
 		struct crowd_result result;
 		if (isatty(2))
-			fprintf(stderr, "\rnpu-bench: %u client(s), %.0f s ...", sizes[i], o->seconds);
+			fprintf(stderr, "\rnpu-bench: %u %s, %.0f s ...", sizes[i],
+				plural(sizes[i], "client", "clients"), o->seconds);
 		int r = crowd_run(&result, sizes[i], o->seconds, &work, why);
 		if (isatty(2))
 			fprintf(stderr, "\r\033[K");
 		if (r) {
-			status = exit_complain(exit_status(r), "%u client(s): %s", sizes[i], why);
+			status = exit_complain(exit_status(r), "%u %s: %s", sizes[i],
+					       plural(sizes[i], "client", "clients"), why);
 			break;
 		}
 		if (i == 0)

@@ -12,6 +12,7 @@
 #include "exit.h"
 #include "output.h"
 #include "own.h"
+#include "plural.h"
 #include "proto.h"
 #include "setting.h"
 #include "spare.h"
@@ -323,11 +324,11 @@ static void judge(json_t *reasons, const struct bench *b, const struct compariso
 		memcpy(&bits[0], &d->first, sizeof bits[0]);
 		memcpy(&bits[1], &d->now, sizeof bits[1]);
 		not_so(reasons,
-		       "%" PRIu64 " of %" PRIu64 " answers have other bits than the first one; first in %s: "
+		       "%" PRIu64 " of %" PRIu64 " %s other bits than the first one; first in %s: "
 		       "logit %" PRIu32 " of row %u is %.9g (0x%08" PRIx32 ") and was %.9g (0x%08" PRIx32
 		       ") for %s",
-		       b->differing, b->answers, d->phase, d->word, d->row, (double)d->now, bits[1],
-		       (double)d->first, bits[0], names[d->side]);
+		       b->differing, b->answers, plural(b->answers, "answer has", "answers have"), d->phase,
+		       d->word, d->row, (double)d->now, bits[1], (double)d->first, bits[0], names[d->side]);
 	}
 	for (unsigned side = 0; side < 2; side++)
 		for (size_t i = 0; i < r->unmatched_count[side]; i++) {
@@ -401,7 +402,8 @@ static int print_table(const struct bench *b, const struct comparison_result *r,
 		return no_memory();
 	for (unsigned side = 0; side < 2; side++)
 		print_side(names[side] + 2, &b->sides[side]);
-	printf("bits: %" PRIu64 " logits in %" PRIu64 " answers, %s\n", b->values, b->answers,
+	printf("bits: %" PRIu64 " logits in %" PRIu64 " %s, %s\n", b->values, b->answers,
+	       plural(b->answers, "answer", "answers"),
 	       b->differing ? "NOT all equal" : "all equal, bit for bit");
 	size_t count = json_array_size(reasons);
 	printf("verdict: %s\n", count ? "does not hold" : "holds");

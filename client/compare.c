@@ -1,5 +1,6 @@
 #include "exit.h"
 #include "npu-head.h"
+#include "plural.h"
 #include "table.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -121,17 +122,19 @@ int command_compare(const struct options *o, char *const *operands)
 		return status ? status : equal ? 0 : EXIT_DIFFERS;
 	}
 	if (equal) {
-		printf("equal: %" PRIu64 " values\n", c.counts[0]);
+		printf("equal: %" PRIu64 " %s\n", c.counts[0], plural(c.counts[0], "value", "values"));
 		return 0;
 	}
 	if (c.differing) {
 		printf("first difference: value %" PRIu64 ": %.9g (0x%08" PRIx32 ") and %.9g (0x%08" PRIx32
 		       ")\n",
 		       c.first, value_of(c.bits[0]), c.bits[0], value_of(c.bits[1]), c.bits[1]);
-		printf("differing: %" PRIu64 " of %" PRIu64 " values\n", c.differing,
-		       c.counts[0] < c.counts[1] ? c.counts[0] : c.counts[1]);
+		uint64_t both = c.counts[0] < c.counts[1] ? c.counts[0] : c.counts[1];
+		printf("differing: %" PRIu64 " of %" PRIu64 " %s\n", c.differing, both,
+		       plural(both, "value", "values"));
 	}
 	if (c.counts[0] != c.counts[1])
-		printf("sizes differ: %" PRIu64 " and %" PRIu64 " values\n", c.counts[0], c.counts[1]);
+		printf("sizes differ: %" PRIu64 " and %" PRIu64 " %s\n", c.counts[0], c.counts[1],
+		       plural(c.counts[1], "value", "values"));
 	return EXIT_DIFFERS;
 }

@@ -1,5 +1,6 @@
 #include "exit.h"
 #include "npu-head.h"
+#include "plural.h"
 #include "table.h"
 #include "plain.h"
 #include <inttypes.h>
@@ -95,13 +96,14 @@ static int print_table(struct inspection *n)
 	char files[48] = "";
 	if (i->files > 1)
 		snprintf(files, sizeof files, " in %" PRIu64 " files", i->files);
+	const char *tensors = plural(i->tensors, "tensor", "tensors");
 	if (i->tensors)
 		puts("");
 	if (i->head[0])
-		plain_line(stdout, "%s, %" PRIu64 " tensors%s; head: %s (%s)%s%s", i->format, i->tensors,
+		plain_line(stdout, "%s, %" PRIu64 " %s%s; head: %s (%s)%s%s", i->format, i->tensors, tensors,
 			   files, i->head, i->why, i->note[0] ? ", which cannot be used: " : "", i->note);
 	else
-		plain_line(stdout, "%s, %" PRIu64 " tensors%s; no head: %s", i->format, i->tensors, files,
+		plain_line(stdout, "%s, %" PRIu64 " %s%s; no head: %s", i->format, i->tensors, tensors, files,
 			   i->note);
 	return 0;
 }

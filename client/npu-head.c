@@ -2,6 +2,7 @@
 #include "npu-head.h"
 #include "exit.h"
 #include "plain.h"
+#include "plural.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -162,7 +163,8 @@ static int main_command(const struct options *o, const char *given, int count, c
 		if (!strchr(c->options, *given))
 			return exit_usage("%s: --%s does not go with it", c->name, option_name(*given));
 	if (count - 1 != c->count)
-		return exit_usage("%s: found %d arguments, expected %s", c->name, count - 1, c->operands);
+		return exit_usage("%s: found %d %s, expected %s", c->name, count - 1,
+				  plural((uint64_t)count - 1, "argument", "arguments"), c->operands);
 	return exit_flush(c->function(o, words + 1));
 }
 

@@ -10,6 +10,7 @@
 
 #include "npuctl.h"
 #include "plain.h"
+#include "plural.h"
 
 #ifndef NPUD_VERSION
 #define NPUD_VERSION "unknown"
@@ -44,8 +45,8 @@ static void print_kernel(const struct npu_status *s)
 {
 	char line[sizeof s->kernel + 64];
 
-	snprintf(line, sizeof line, "%s%s, %" PRIu64 " threads", s->kernel,
-		 s->prefetch ? " with prefetch" : "", s->threads);
+	snprintf(line, sizeof line, "%s%s, %" PRIu64 " %s", s->kernel, s->prefetch ? " with prefetch" : "",
+		 s->threads, plural(s->threads, "thread", "threads"));
 	print_stranger("host", line);
 }
 
@@ -99,7 +100,8 @@ static int do_status(npu_client *c, const struct options *o)
 		printf("%-10s  %s\n", "uploads", table_format_bytes(text, s.upload_bytes));
 	printf("%-10s  %" PRIu64 "\n", "requests", s.requests);
 	printf("%-10s  %" PRIu64 "\n", "refused", s.refused);
-	printf("%-10s  %" PRIu64 " in %" PRIu64 " passes\n", "rows", s.rows, s.passes);
+	printf("%-10s  %" PRIu64 " in %" PRIu64 " %s\n", "rows", s.rows, s.passes,
+	       plural(s.passes, "pass", "passes"));
 	printf("%-10s  %" PRIu64 "\n", "in flight", s.in_flight);
 	printf("%-10s  %" PRIu64 " hold, %" PRIu64 " wait\n", "tickets", s.holding, s.waiting);
 	if (s.idle_ms >= IDLE_SHOWN_MS)

@@ -2,6 +2,7 @@
 #include "npuctl.h"
 #include "output.h"
 #include "plain.h"
+#include "plural.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -86,9 +87,10 @@ static void print_summary(const struct npu_store *s)
 {
 	char bytes[4][TABLE_UNIT];
 
-	printf("%" PRIu64 " heads, %s of at most %s; the file has %s, %s of it free\n", s->heads,
-	       table_format_bytes(bytes[0], s->bytes), table_format_bytes(bytes[1], s->max_bytes),
-	       table_format_bytes(bytes[2], s->file_bytes), table_format_bytes(bytes[3], s->free_bytes));
+	printf("%" PRIu64 " %s, %s of at most %s; the file has %s, %s of it free\n", s->heads,
+	       plural(s->heads, "head", "heads"), table_format_bytes(bytes[0], s->bytes),
+	       table_format_bytes(bytes[1], s->max_bytes), table_format_bytes(bytes[2], s->file_bytes),
+	       table_format_bytes(bytes[3], s->free_bytes));
 	printf("tiles since the start: %" PRIu64 " from the store, %" PRIu64 " not there, %" PRIu64
 	       " written, %" PRIu64 " not written\n",
 	       s->hits, s->misses, s->written, s->write_failures);
@@ -205,10 +207,12 @@ static void print_head(const struct npu_stored_row *row)
 	print_stranger("label", row->label);
 	print_stranger("tensor", row->tensor);
 	print_stranger("layout", row->layout);
-	printf("%-10s  %" PRIu64 " tiles of %" PRIu64 " x %" PRIu64 ", %" PRIu64 " words, %s\n", "shape",
-	       row->tiles, row->kpad, row->tile, row->columns, table_format_bytes(bytes, row->bytes));
+	printf("%-10s  %" PRIu64 " %s of %" PRIu64 " x %" PRIu64 ", %" PRIu64 " words, %s\n", "shape",
+	       row->tiles, plural(row->tiles, "tile", "tiles"), row->kpad, row->tile, row->columns,
+	       table_format_bytes(bytes, row->bytes));
 	printf("%-10s  %s\n", "created", when(text, row->created_ms));
-	printf("%-10s  %s, %" PRIu64 " times\n", "used", when(text, row->used_ms), row->hits);
+	printf("%-10s  %s, %" PRIu64 " %s\n", "used", when(text, row->used_ms), row->hits,
+	       plural(row->hits, "time", "times"));
 	printf("%-10s  %s%s\n", "state", row->resident ? "resident" : "kept",
 	       row->superseded ? ", superseded" : "");
 }
@@ -302,7 +306,8 @@ static int do_verify(npu_client *c, const struct options *o)
 		status = print_json(json_pack("{sI sI so}", "tiles", (json_int_t)done.tiles, "bytes",
 					      (json_int_t)done.bytes, "bad", v.array));
 	} else {
-		printf("%" PRIu64 " tiles hashed, %" PRIu64 " bad\n", done.tiles, done.bad);
+		printf("%" PRIu64 " %s hashed, %" PRIu64 " bad\n", done.tiles,
+		       plural(done.tiles, "tile", "tiles"), done.bad);
 		status = 0;
 	}
 	return status ? status : done.bad ? EXIT_DIFFERS : 0;
@@ -319,8 +324,8 @@ static int do_prune(npu_client *c, const struct options *o)
 	if (o->json)
 		return print_json(
 			json_pack("{sI sI}", "heads", (json_int_t)heads, "bytes", (json_int_t)bytes));
-	printf("%" PRIu64 " heads went, %s; the file keeps its size until npuctl store compact\n", heads,
-	       table_format_bytes(text, bytes));
+	printf("%" PRIu64 " %s went, %s; the file keeps its size until npuctl store compact\n", heads,
+	       plural(heads, "head", "heads"), table_format_bytes(text, bytes));
 	return 0;
 }
 

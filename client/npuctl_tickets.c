@@ -1,6 +1,7 @@
 /* npuctl's commands about tickets. */
 #include "npuctl.h"
 #include "plain.h"
+#include "plural.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -229,14 +230,18 @@ int do_drain(npu_client *c, const struct options *o)
 {
 	uint64_t holding = 0;
 	int error = npu_drain(c, &holding);
-	return print_count(c, o, error, "holding", holding, "still hold the NPU; nothing more is granted");
+	return print_count(c, o, error, "holding", holding,
+			   plural(holding, "still holds the NPU; nothing more is granted",
+				  "still hold the NPU; nothing more is granted"));
 }
 
 int do_resume(npu_client *c, const struct options *o)
 {
 	uint64_t waiting = 0;
 	int error = npu_resume(c, &waiting);
-	return print_count(c, o, error, "waiting", waiting, "wait for the NPU; tickets are granted again");
+	return print_count(c, o, error, "waiting", waiting,
+			   plural(waiting, "waits for the NPU; tickets are granted again",
+				  "wait for the NPU; tickets are granted again"));
 }
 
 int do_who(npu_client *c, const struct options *o)
@@ -268,7 +273,8 @@ int do_who(npu_client *c, const struct options *o)
 	if (who.lock_keeper[0])
 		plain_line(stdout, "%s: locked by %s", who.lock, who.lock_keeper);
 	if (who.hidden)
-		printf("npud may not look into %" PRIu64 " processes of other users\n", who.hidden);
+		printf("npud may not look into %" PRIu64 " %s of other users\n", who.hidden,
+		       plural(who.hidden, "process", "processes"));
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "output.h"
 #include "own.h"
 #include "packer.h"
+#include "plural.h"
 #include "q4hi.h"
 #include "table.h"
 #include <errno.h>
@@ -90,8 +91,8 @@ static int pack_and_write(const struct options *o, struct load *l)
 	else if (status == 0 && table_print(&table, stdout, o->headers))
 		status = exit_complain(EX_TEMPFAIL, "not enough memory for the table");
 	if (status == 0 && l->nonfinite)
-		exit_complain(0, "%" PRIu64 " weights were not finite: they count as 0",
-			      (uint64_t)l->nonfinite);
+		exit_complain(0, "%" PRIu64 " %s not finite: counted as 0", (uint64_t)l->nonfinite,
+			      plural(l->nonfinite, "weight was", "weights were"));
 	table_fini(&table);
 	json_decref(files);
 	return status;

@@ -4,6 +4,7 @@
 #include "npu-head.h"
 #include "opening.h"
 #include "output.h"
+#include "plural.h"
 #include "table.h"
 #include "plain.h"
 #include <errno.h>
@@ -271,7 +272,8 @@ static void run_notes(const struct run *r)
 	if (r->info.note[0])
 		exit_complain(0, "%s", r->info.note);
 	if (r->info.nonfinite)
-		exit_complain(0, "%" PRIu64 " weights were not finite: they count as 0", r->info.nonfinite);
+		exit_complain(0, "%" PRIu64 " %s not finite: counted as 0", r->info.nonfinite,
+			      plural(r->info.nonfinite, "weight was", "weights were"));
 }
 
 static int run_all(struct run *r)
@@ -303,8 +305,8 @@ static int run_all(struct run *r)
 	else if (!status && top)
 		status = run_table(r);
 	if (!status && r->ran.nonfinite)
-		exit_complain(0, "%" PRIu64 " activations were not finite: they count as 0",
-			      r->ran.nonfinite);
+		exit_complain(0, "%" PRIu64 " %s not finite: counted as 0", r->ran.nonfinite,
+			      plural(r->ran.nonfinite, "activation was", "activations were"));
 	if (!status)
 		run_notes(r);
 	return status;

@@ -1,6 +1,7 @@
 #include "accelerator.h"
 #include "log.h"
 #include "own.h"
+#include "plural.h"
 #include "probe.h"
 #include "process.h"
 #include "server.h"
@@ -226,8 +227,9 @@ int accelerator_open(struct accelerator *a, struct server *server, struct err *e
 			a->kind = "none";
 	}
 	if (r == 0 && a->runner)
-		log_line("device", 0, "%s with %u kernels (%s); it is yet to be tried", a->kind,
-			 a->kernels.count, a->kernels.designs[0].file[0] == '/' ? a->place : "built in");
+		log_line("device", 0, "%s with %u %s (%s); it is yet to be tried", a->kind, a->kernels.count,
+			 plural(a->kernels.count, "kernel", "kernels"),
+			 a->kernels.designs[0].file[0] == '/' ? a->place : "built in");
 	else if (r == 0)
 		log_line("device", 0, "absent: %s", a->absent);
 	return r;

@@ -1,4 +1,5 @@
 #include "queue.h"
+#include "plural.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,9 +158,11 @@ static int check_wish(const struct arbiter *a, uint64_t now, const struct ticket
 		bool mine = own >= a->limits.per_uid;
 		char what[64];
 		if (mine)
-			snprintf(what, sizeof what, "uid %u has %u tickets already", w->uid, own);
+			snprintf(what, sizeof what, "uid %u has %u %s already", w->uid, own,
+				 plural(own, "ticket", "tickets"));
 		else
-			snprintf(what, sizeof what, "there are %u tickets already", a->count);
+			snprintf(what, sizeof what, "there %s %u %s already", plural(a->count, "is", "are"),
+				 a->count, plural(a->count, "ticket", "tickets"));
 		refuse(a, now, err, NPU_E_QUEUE_FULL, what, "release some, or try again later");
 		err->detail.depth = mine ? own : a->count;
 		err->detail.limit = mine ? a->limits.per_uid : a->limits.queue;

@@ -3,6 +3,7 @@
 #include "log.h"
 #include "memory.h"
 #include "own.h"
+#include "plural.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -440,15 +441,15 @@ static void refuse(struct fetch *j, enum residency_verdict verdict)
 		      "max_bytes";
 		code = NPU_E_PINNED;
 	}
+	unsigned count = link_count(&s->residency.objects);
 	name_users(users, sizeof users, s, NULL);
 	err_set(&j->err, code,
 		"%s: needs %" PRIu64 " bytes (%" PRIu64 " of weights, %" PRIu64
-		" while they are packed); of %" PRIu64 " bytes, %" PRIu64
-		" are in use by %u objects: %" PRIu64 " held by %s, %" PRIu64 " loading, %" PRIu64
-		" pinned, %" PRIu64 " could go; %s",
+		" while they are packed); of %" PRIu64 " bytes, %" PRIu64 " are in use by %u %s: %" PRIu64
+		" held by %s, %" PRIu64 " loading, %" PRIu64 " pinned, %" PRIu64 " could go; %s",
 		j->load->request.label, need, j->claim.bytes, j->claim.transient, s->residency.budget,
-		sums.used, link_count(&s->residency.objects), sums.held, users[0] ? users : "sessions",
-		sums.loading, sums.pinned, sums.freeable, why);
+		sums.used, count, plural(count, "object", "objects"), sums.held,
+		users[0] ? users : "sessions", sums.loading, sums.pinned, sums.freeable, why);
 	j->err.detail.needed = need;
 	j->err.detail.limit = s->residency.budget;
 	residency_withdraw(&j->claim);

@@ -3,6 +3,7 @@
 #include "log.h"
 #include "own.h"
 #include "plan.h"
+#include "plural.h"
 #include <inttypes.h>
 #include <string.h>
 #include <xxhash.h>
@@ -145,11 +146,11 @@ static int check(struct session *s, const struct proto_in *in, enum proto_op_id 
 		return err_set(err, NPU_E_SHUTDOWN, "npud is shutting down");
 	bool own = s->in_flight >= c->in_flight;
 	if ((own || s->server->in_flight >= c->in_flight_all) && *op != OP_cancel) {
-		err_set(err, NPU_E_BUSY,
-			"%u requests %s are in flight, which is the limit; ask again in 100 ms",
-			own ? s->in_flight : s->server->in_flight,
-			own ? "of this connection" : "of all clients");
-		err->detail.depth = own ? s->in_flight : s->server->in_flight;
+		unsigned n = own ? s->in_flight : s->server->in_flight;
+		err_set(err, NPU_E_BUSY, "%u %s %s %s in flight, which is the limit; ask again in 100 ms", n,
+			plural(n, "request", "requests"), own ? "of this connection" : "of all clients",
+			plural(n, "is", "are"));
+		err->detail.depth = n;
 		err->detail.limit = own ? c->in_flight : c->in_flight_all;
 		err->detail.retry_ms = 100;
 		return NPU_E_BUSY;
@@ -386,10 +387,11 @@ void request_ran(void *arg, struct run *run)
 	if (r->object->rows == 0 && run->done && !r->object->resident.fleeting)
 		log_line("object", r->object->id,
 			 "first pass: path=%s (%s; the request's path= and [head] path change it), kernel "
-			 "%s, %u tile(s), "
-			 "%u threads, %.1f ms",
+			 "%s, %u %s, %u %s, %.1f ms",
 			 path_name(run->report.path), run->report.why, run->report.kernel,
-			 r->object->geometry.tiles, server->threads, run->compute_seconds * 1e3);
+			 r->object->geometry.tiles, plural(r->object->geometry.tiles, "tile", "tiles"),
+			 server->threads, plural(server->threads, "thread", "threads"),
+			 run->compute_seconds * 1e3);
 	if (run->report.fallback && !r->object->fell_back) {
 		r->object->fell_back = true; /* once a head, not once a token */
 		events_tell(server, NULL, EVENT_DEVICE, r->object->id,
@@ -412,8 +414,9 @@ void request_ran(void *arg, struct run *run)
 	} else if (run->err.code) {
 		request_fail(r, &run->err);
 	} else if (run->done < run->waiting.rows) {
-		err_set(&run->err, NPU_E_TIMED_OUT, "%s: %u of %u rows had run by the deadline",
-			proto_ops[r->op].wire, run->done, run->waiting.rows);
+		err_set(&run->err, NPU_E_TIMED_OUT, "%s: %u of %u %s had run by the deadline",
+			proto_ops[r->op].wire, run->done, run->waiting.rows,
+			plural(run->waiting.rows, "row", "rows"));
 		request_fail(r, &run->err);
 	} else {
 		r->answer(r);

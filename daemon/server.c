@@ -4,6 +4,7 @@
 #include "handles.h"
 #include "log.h"
 #include "own.h"
+#include "plural.h"
 #include "request.h"
 #include "session.h"
 #include <stdio.h>
@@ -232,9 +233,10 @@ int server_init(struct server *s, const struct config *config, const struct conf
 	if (r)
 		return r;
 	preload_begin(s);
-	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s%s, %u threads", NPUD_VERSION,
+	log_line("npud", 0, "%s serves at %s; device %s, kernels pack=%s head=%s%s, %u %s", NPUD_VERSION,
 		 config->socket, s->accelerator.kind, s->kernels.pack_variant, s->kernels.head_variant,
-		 s->kernels.prefetch ? " with prefetch" : "", s->threads);
+		 s->kernels.prefetch ? " with prefetch" : "", s->threads,
+		 plural(s->threads, "thread", "threads"));
 	return 0;
 }
 

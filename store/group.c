@@ -5,6 +5,7 @@
 #include "container_impl.h"
 #include "json.h"
 #include "own.h"
+#include "plural.h"
 #include "shard.h"
 #include "weight_map.h"
 #include <inttypes.h>
@@ -51,13 +52,14 @@ static int split_check(const struct container *c, struct err *err)
 		if (part->split.count == 0)
 			return container_refuse(
 				part, NULL, err, NPU_E_BAD_CONTAINER,
-				"it was given with %zu other files and has no split.count; give it alone",
-				c->part_count - 1);
+				"it was given with %zu other %s and has no split.count; give it alone",
+				c->part_count - 1, plural(c->part_count - 1, "file", "files"));
 		if (part->split.count != c->part_count)
 			return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
 						"split.count is %" PRIu64
-						", and %zu files were given; give all of one model",
-						part->split.count, c->part_count);
+						", and %zu %s given; give all of one model",
+						part->split.count, c->part_count,
+						plural(c->part_count, "file was", "files were"));
 		if (part->split.no >= part->split.count)
 			return container_refuse(part, NULL, err, NPU_E_BAD_CONTAINER,
 						"split.no is %" PRIu64 " of a split.count of %" PRIu64
@@ -107,9 +109,9 @@ static int shards_check(const struct container *c, const struct container_file *
 		}
 		if (s.count != shards)
 			return container_refuse(c->parts[i], NULL, err, NPU_E_BAD_CONTAINER,
-						"by its name the model has %u files of weights, and %zu were "
+						"by its name the model has %u files of weights, and %zu %s "
 						"given; give all of them",
-						s.count, shards);
+						s.count, shards, plural(shards, "was", "were"));
 		if (s.stem != first.stem || memcmp(files[i].name, name, s.stem) != 0)
 			return container_refuse(
 				c->parts[i], NULL, err, NPU_E_BAD_CONTAINER,

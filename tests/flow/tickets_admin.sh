@@ -37,7 +37,7 @@ expect 75 "$hold" -- true
 says "has 6 tickets already" "holder" "for another"
 
 expect 0 "$npuctl" drain
-grep -q "1 still hold" "$work/out" || fail "drain: $(cat "$work/out")"
+grep -q "1 still holds the NPU" "$work/out" || fail "drain: $(cat "$work/out")"
 expect 0 "$npuctl" tickets revoke 1 "making room"
 sleep 0.5
 [ ! -e "$work/order" ] || fail "granted while draining"
