@@ -89,7 +89,8 @@ static int add_shards(struct model *m, const char *folder, const char *name, con
 			 s->extension);
 		int r = add(m, folder, one, false, err);
 		if (r)
-			return r;
+			return err_set(err, r, "%s; the model has %u files: is the download complete?",
+				       err->text, s->count);
 	}
 	return 0;
 }
@@ -207,7 +208,8 @@ static int add_model(struct model *m, const char *folder, const char *name, bool
 struct names {
 	char *at[NAMES_MAX];
 	size_t count;
-	bool pickles; /* PyTorch's own files are there */
+	bool pickles;		 /* PyTorch's own files are there */
+	char part[NAME_MAX + 1]; /* a shard that is not the first, "" for none */
 };
 
 static void names_freep(struct names **n)
@@ -224,16 +226,14 @@ static int name_order(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Weights of a model, one name for all its shards. Projectors for pictures have no head and go with a model,
- * and so do what quantisers have measured. */
-static bool is_model(const char *name)
+/* Projectors for pictures have no head and go with a model, and so does what quantisers have measured. */
+static bool is_weights(const char *name)
 {
-	struct shard s;
 	return (ends_with(name, safetensors) || ends_with(name, gguf) || ends_with(name, q4nx)) &&
-	       !(shard_read(&s, name) && s.number != 1) && !strcasestr(name, "mmproj") &&
-	       !strcasestr(name, "imatrix");
+	       !strcasestr(name, "mmproj") && !strcasestr(name, "imatrix");
 }
 
+/* One name for all shards of a model. */
 static int names_read(struct names *n, const char *folder, struct err *err)
 {
 	cleanup(closedirp) DIR *d = opendir(folder);
@@ -248,8 +248,13 @@ static int names_read(struct names *n, const char *folder, struct err *err)
 	while ((e = readdir(d))) {
 		n->pickles = n->pickles || ends_with(e->d_name, ".bin") || ends_with(e->d_name, ".pt") ||
 			     ends_with(e->d_name, ".pth");
-		if (!is_model(e->d_name))
+		if (!is_weights(e->d_name))
 			continue;
+		struct shard s;
+		if (shard_read(&s, e->d_name) && s.number != 1) {
+			snprintf(n->part, sizeof n->part, "%s", e->d_name);
+			continue;
+		}
 		if (n->count == NAMES_MAX)
 			return err_set(err, NPU_E_BAD_VALUE,
 				       "%s: the directory has more than %u models; name one of them", shown,
@@ -312,6 +317,8 @@ static int add_folder(struct model *m, const char *folder, struct err *err)
 	}
 	if (chosen)
 		return add_model(m, folder, chosen, true, err);
+	if (n->count == 0 && n->part[0]) /* which says what is missing */
+		return add_model(m, folder, n->part, true, err);
 
 	err_printable(shown, sizeof shown, folder, strlen(folder));
 	if (n->count == 0)

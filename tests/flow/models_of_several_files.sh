@@ -74,6 +74,7 @@ for d, names in (("from-0", ["model-%05d-of-00002.safetensors" % i for i in rang
 safetensors(work + "/no-zeros/consolidated.safetensors", ["model.embed_tokens.weight"])
 text(work + "/up/model.safetensors.index.json", {"weight_map": {"lm_head.weight": "../untied.safetensors"}})
 text(work + "/gguf/model.safetensors.index.json", {"weight_map": {"lm_head.weight": "never-fetched.safetensors"}})
+safetensors(work + "/rest/model-00003-of-00003.safetensors", ["lm_head.weight"])
 text(work + "/pickled/pytorch_model.bin", "PK")
 safetensors(work + "/one/model.safetensors", list(T))
 text(work + "/one/config.json", {"tie_word_embeddings": True})
@@ -164,6 +165,8 @@ refused() { # STATUS MODEL WORDS...
 	says "$@"
 }
 refused 74 "$work/hf-short" model-00002-of-00003.safetensors model.safetensors.index.json "is the download complete?"
+refused 74 "$work/rest" model-00001-of-00003.safetensors "3 files" "is the download complete?"
+refused 74 "$work/rest/model-00003-of-00003.safetensors" model-00001-of-00003.safetensors "3 files"
 refused 65 "$work/up/model.safetensors.index.json" "names no .safetensors file beside it"
 refused 65 "$work/pickled" "no model" "PyTorch" "save them as safetensors"
 refused 65 "$work/ggufs" "2 models" a.gguf b.gguf
