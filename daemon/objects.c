@@ -17,7 +17,7 @@
 struct fetch {
 	struct link in_waiting; /* server.attaching, while another fetch loads its object */
 	enum { FETCH_IDENTIFYING, FETCH_ASKING, FETCH_LOADING, FETCH_ATTACHING } state;
-	uv_work_t work;
+	struct reader reader;
 	struct server *server;
 	struct load *load;
 	struct handle *handle; /* NULL once it has left */
@@ -251,9 +251,9 @@ static void fetch_done(struct fetch *j)
 		handle_answer(h);
 }
 
-static void loading(uv_work_t *work)
+static void loading(struct reader *r)
 {
-	struct fetch *j = work->data;
+	struct fetch *j = link_of(r, struct fetch, reader);
 	j->result = load_fill(j->load, &j->err);
 }
 
@@ -271,14 +271,13 @@ static struct fetch *next_attaching(struct server *s, const struct object *o)
 	return NULL;
 }
 
-static void on_loaded(uv_work_t *work, int status)
+static void on_loaded(struct reader *r)
 {
-	struct fetch *j = work->data;
+	struct fetch *j = link_of(r, struct fetch, reader);
 	struct server *s = j->server;
 	struct object *o = j->object;
 	bool there = j->result == 0 && o->resident.state != RESIDENT_ABANDONED;
 
-	(void)status;
 	o->loader = NULL;
 	if (there) {
 		o->nonfinite = j->load->nonfinite;
@@ -326,7 +325,7 @@ static void load_object(struct fetch *j)
 	j->state = FETCH_LOADING;
 	j->object = o;
 	residency_begin(&j->server->residency, &o->resident, &j->claim, server_now());
-	uv_queue_work(&j->server->loop, &j->work, loading, on_loaded);
+	reader_begin(&j->reader, &j->server->readers, j->load->reader, loading, on_loaded);
 }
 
 static void attach(struct fetch *j, struct object *o)
@@ -510,17 +509,16 @@ static void on_timer(uv_timer_t *timer)
 	step(timer->data);
 }
 
-static void identifying(uv_work_t *work)
+static void identifying(struct reader *r)
 {
-	struct fetch *j = work->data;
+	struct fetch *j = link_of(r, struct fetch, reader);
 	j->result = load_identify(j->load, &j->err);
 }
 
-static void on_identified(uv_work_t *work, int status)
+static void on_identified(struct reader *r)
 {
-	struct fetch *j = work->data;
+	struct fetch *j = link_of(r, struct fetch, reader);
 
-	(void)status;
 	if (!j->handle) {
 		fetch_free(j);
 		return;
@@ -546,7 +544,7 @@ static void identify(struct fetch *j)
 {
 	j->state = FETCH_IDENTIFYING;
 	j->object = NULL;
-	uv_queue_work(&j->server->loop, &j->work, identifying, on_identified);
+	reader_begin(&j->reader, &j->server->readers, j->load->reader, identifying, on_identified);
 }
 
 int fetch_begin(struct fetch **out, struct server *server, struct load *load, struct handle *h)
@@ -559,7 +557,6 @@ int fetch_begin(struct fetch **out, struct server *server, struct load *load, st
 	j->server = server;
 	j->load = load;
 	j->handle = h;
-	j->work.data = j;
 	link_init(&j->in_waiting);
 	link_init(&j->claim.in_claims);
 	server->loads++;

@@ -6,7 +6,7 @@
 #define EVICTS_SHOWN 64
 
 struct plan {
-	uv_work_t work;
+	struct reader reader;
 	struct request *request; /* NULL: it was given up */
 	struct server *server;
 	struct load *load;
@@ -68,17 +68,16 @@ static void answer(struct plan *p)
 		});
 }
 
-static void identifying(uv_work_t *work)
+static void identifying(struct reader *r)
 {
-	struct plan *p = work->data;
+	struct plan *p = link_of(r, struct plan, reader);
 	p->result = load_identify(p->load, &p->err);
 }
 
-static void on_identified(uv_work_t *work, int status)
+static void on_identified(struct reader *r)
 {
-	struct plan *p = work->data;
+	struct plan *p = link_of(r, struct plan, reader);
 
-	(void)status;
 	if (p->request && p->result)
 		request_fail(p->request, &p->err);
 	else if (p->request)
@@ -108,12 +107,11 @@ int plan_begin(struct request *r, const struct file *file, struct load_request *
 	(void)take(&tensor);
 	p->server = s;
 	p->request = r;
-	p->work.data = p;
 	r->plan = p;
 	r->state = REQUEST_WAITING;
 	r->deadline_ms = UINT64_MAX;
 	s->loads++;
-	uv_queue_work(&s->loop, &p->work, identifying, on_identified);
+	reader_begin(&p->reader, &s->readers, p->load->reader, identifying, on_identified);
 	return LATER;
 }
 

@@ -140,8 +140,9 @@ static void on_hangup(uv_signal_t *signal, int number)
 /* The loop, and what of it is there before anything else. */
 static void begin_loop(struct server *s)
 {
-	setenv("UV_THREADPOOL_SIZE", "4", 0);
+	setenv("UV_THREADPOOL_SIZE", READERS_THREADS, 1);
 	uv_loop_init(&s->loop);
+	readers_init(&s->readers, &s->loop);
 	objects_init(s);
 	uv_timer_init(&s->loop, &s->sweep);
 	uv_signal_init(&s->loop, &s->term);

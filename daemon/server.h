@@ -14,6 +14,7 @@
 #include "hash.h"
 #include "kernels.h"
 #include "known.h"
+#include "readers.h"
 #include "listen.h"
 #include "metrics.h"
 #include "place.h"
@@ -48,7 +49,8 @@ struct server {
 	uv_signal_t term, interrupt, hangup;
 	struct link sessions;
 	struct residency residency; /* the objects that are there, and who wants which */
-	struct link attaching;	    /* fetches that wait for an object another loads */
+	struct readers readers;
+	struct link attaching; /* fetches that wait for an object another loads */
 	uv_timer_t residency_timer;
 	struct replies replies;
 	struct quota quota;
