@@ -5,6 +5,7 @@
 #include "own.h"
 #include "request.h"
 #include "source.h"
+#include "undertaker.h"
 #include "upload.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +42,7 @@ static void file_free(struct session *s, struct file *f)
 	link_remove(&f->in_session);
 	s->file_count--;
 	quota_give(&s->server->quota, s->peer.uid, QUOTA_HANDLES);
-	close(f->fd);
+	undertaker_take(f->fd);
 	upload_release(f->upload);
 	free(f);
 }

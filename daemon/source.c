@@ -1,12 +1,13 @@
 #include "source.h"
 #include "own.h"
+#include "undertaker.h"
 #include "upload.h"
-#include <unistd.h>
+#include <stdlib.h>
 
 void source_fini(struct source *s)
 {
 	for (size_t i = 0; i < s->count; i++) {
-		close(s->files[i].fd);
+		undertaker_take(s->files[i].fd);
 		free((char *)s->files[i].name);
 	}
 	free(s->files);

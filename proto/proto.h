@@ -16,7 +16,7 @@
 #define PROTO_MINOR 1u
 #define PROTO_REQUEST_MAX (16u << 20) /* bytes */
 #define PROTO_REPLY_MAX (64u << 20)
-#define PROTO_UPLOAD_PART (4u << 20) /* bytes of one upload.put */
+#define PROTO_UPLOAD_PART (4u << 20) /* bytes of one upload.put at most; upload.begin asks for less */
 #define PROTO_ROWS_MAX 256u
 #define PROTO_ITEMS_MAX 4096u /* values of one message, outside of bin */
 #define PROTO_DEPTH_MAX 8u

@@ -50,6 +50,10 @@ for name in disk home; do
 	python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import npud
 with npud.Client() as c: c.open(sys.argv[2])' "$NPUD_SOURCE_DIR/client/python" "$work/$name/model" || fail "npud.py: $name"
 done
+
+# A file that was taken is let go of, however long that takes, at the end of its session too.
+timeout 60 python3 "$here/stopped_end.py" "$work/disk/model" "${served[disk]}" || fail "stopped_end.py"
+daemon_lives "a disk that does not answer"
 unserve disk
 
 timeout 60 python3 "$here/stopped_file.py" "$work/home/model" "$work/model" "${served[home]}" || fail "stopped_file.py"
