@@ -9,8 +9,9 @@ import signal
 import socket
 import struct
 import sys
+import time
 
-from sp import GREETING, Client, exactly, failures, lives, pack, side, stream
+from sp import GREETING, Client, check, exactly, failures, lives, pack, side, stream
 
 DAEMON = int(sys.argv[1])
 MINUTES = 600
@@ -48,7 +49,12 @@ def greeted():
     return s
 
 
+def descriptors():
+    return len(os.listdir(f"/proc/{DAEMON}/fd"))
+
+
 kept = []
+before = descriptors()
 for what, make, parts in (
     ("the greeting", stream, [GREETING]),
     ("half a greeting", stream, [GREETING[:4]]),
@@ -81,4 +87,9 @@ send_along(s, packet)
 lives("a descriptor on a connection too many to the side socket", within=5)
 for s in crowd:
     s.close()
+for _ in range(100):  # while who could end the lingering does not
+    if descriptors() <= before:
+        break
+    time.sleep(0.1)
+check(descriptors() <= before, f"{descriptors()} descriptors of the daemon, {before} before")
 sys.exit(bool(failures))
