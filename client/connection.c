@@ -70,14 +70,9 @@ int connection_greeted(struct connection *c, const struct rep_hello *h, struct e
 	if (h->token.size != sizeof nothing.token || !h->max_request || !h->max_reply || !h->max_rows)
 		return err_set(err, NPU_E_MALFORMED, "%s: hello: the answer lacks the token or the limits",
 			       c->path);
-	/* Requests that met the new session together each say hello, and are told the same. */
-	const struct told *known = connection_told(c);
-	if (known->session == h->session && memcmp(known->token, h->token.data, h->token.size) == 0)
-		return 0;
 	struct told *t = calloc(1, sizeof *t);
 	if (!t)
 		return err_set(err, NPU_E_NO_MEMORY, "%s: hello: out of memory", c->path);
-	t->session = h->session;
 	memcpy(t->token, h->token.data, sizeof t->token);
 	call_copy(t->version, sizeof t->version, h->version);
 	call_copy(t->device, sizeof t->device, h->device);
@@ -85,9 +80,16 @@ int connection_greeted(struct connection *c, const struct rep_hello *h, struct e
 	t->max_reply = h->max_reply < PROTO_REPLY_MAX ? h->max_reply : PROTO_REPLY_MAX;
 	t->max_rows = h->max_rows;
 	pthread_mutex_lock(&c->lock);
-	t->before = c->told;
-	c->told = t;
+	/* Requests that met the new session together each say hello, and are told the same. */
+	bool known = c->told && memcmp(c->told->token, t->token, sizeof t->token) == 0;
+	if (!known) {
+		t->session = c->told ? c->told->session + 1 : 1;
+		t->before = c->told;
+		c->told = t;
+	}
 	pthread_mutex_unlock(&c->lock);
+	if (known)
+		free(t);
 	return 0;
 }
 

@@ -17,7 +17,9 @@ struct call;
 /* What one hello told: never changed, and there until the connection is closed. */
 struct told {
 	struct told *before;
-	uint64_t session; /* handles mean nothing, or something else, in any other */
+	/* Handles mean nothing, or something else, in any other. Counted here: a daemon that restarts counts
+	 * its own from 1 again. */
+	uint64_t session;
 	char token[16];
 	char version[33], device[33];
 	uint64_t max_request, max_reply, max_rows;

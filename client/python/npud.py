@@ -530,7 +530,7 @@ class Client:
 
     def _upload(self, size, read, name, of):
         begun = self.call("upload.begin", name=name, of=of, bytes=size)
-        session, file, at = self.hello["session"], begun["file"], 0
+        session, file, at = self.hello["token"], begun["file"], 0
         try:
             while at < size:
                 part = read(at, begun["part"])
@@ -569,7 +569,7 @@ class Client:
 
     def _open_as(self, kind, model, progress, fields):
         self.call("ping")  # after a loss this gets the new session's token
-        session, given, handle = self.hello["session"], None, None
+        session, given, handle = self.hello["token"], None, None
         wait_ms = 200 if progress else WAIT_MS
         try:
             if not isinstance(model, int):
@@ -610,7 +610,7 @@ class Client:
         return self.upload(path, name, of=of or 0)
 
     def _give_back(self, session, op, field, handle):
-        if handle is None or self._stream is None or self.hello["session"] != session:
+        if handle is None or self._stream is None or self.hello["token"] != session:
             return
         try:
             self.call(op, **{field: handle})
@@ -654,7 +654,7 @@ class _Resident:
         for at in range(0, len(x), fit * row):
             part = memoryview(x)[at : at + fit * row]
             # Handles mean nothing, or something else, in any other session.
-            lost = self.client._stream is None or self.client.hello["session"] != self._session
+            lost = self.client._stream is None or self.client.hello["token"] != self._session
             if self.handle is None or lost:
                 why = "the daemon restarted" if lost else f"the {self._what} was closed"
                 raise Error("CONNECTION_LOST", f"{why}; open the {self._what} again")

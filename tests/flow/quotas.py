@@ -1,5 +1,6 @@
 """quotas.py DIRECTORY: one user takes all it may have; limits as quotas.sh sets them."""
 import os
+import select
 import socket
 import sys
 import time
@@ -108,7 +109,8 @@ def side_connections():
     time.sleep(0.2)
     for _ in range(3):
         late = side()
-        late.send(pack([1, "ping", 1, {}]))  # as a client does, which has not looked first
+        select.select([late], [], [], 10)
+        late.send(pack([1, "ping", 1, {}]))  # it has been told, and has not looked: it is no broken connection
         busy(unpack(late.recv(65536))[0], 64, 64, "a connection to the side socket too many")
         check(late.recv(1) == b"", "a refused connection is still there")
         late.close()
