@@ -172,7 +172,9 @@ static uint32_t cut(struct reading *g, const struct load *l, const struct load_p
 	const struct matrix *m = &part->matrix;
 	uint64_t as_float = (uint64_t)m->band_rows * m->width * sizeof(float);
 	uint64_t step = SLICE / (m->band_bytes > as_float ? m->band_bytes : as_float);
-	uint64_t most = ROOMS / (m->band_bytes + as_float), whole = m->band_rows % 8 ? 8 : 1;
+	/* The sample keeps a band as float32, too. */
+	uint64_t rooms = ROOMS - (as_float < ROOMS / 2 ? as_float : ROOMS / 2);
+	uint64_t most = rooms / (m->band_bytes + as_float), whole = m->band_rows % 8 ? 8 : 1;
 
 	/* Whole chunks of the blocked layout, which two threads should not share, but where they are wide. */
 	step = step < whole ? whole : step / whole * whole;
@@ -181,7 +183,7 @@ static uint32_t cut(struct reading *g, const struct load *l, const struct load_p
 	g->step = step < g->bands ? (uint32_t)step : g->bands;
 	g->stored = whole_lines(g->step * m->band_bytes);
 	g->room = g->stored + (m->tensor->type == TYPE_F32 ? 0 : whole_lines(g->step * as_float));
-	uint32_t slices = (g->bands + g->step - 1) / g->step, threads = ROOMS / g->room;
+	uint32_t slices = (g->bands + g->step - 1) / g->step, threads = (uint32_t)(rooms / g->room);
 	threads = threads < l->threads ? threads : l->threads;
 	threads = threads < slices ? threads : slices;
 	return threads ? threads : 1;
