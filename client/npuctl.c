@@ -11,6 +11,7 @@
 #include "npuctl.h"
 #include "plain.h"
 #include "plural.h"
+#include "own.h"
 
 #ifndef NPUD_VERSION
 #define NPUD_VERSION "unknown"
@@ -117,17 +118,14 @@ static int add_client(void *arg, const struct npu_client_row *row)
 	char text[TABLE_UNIT];
 
 	if (l->array)
-		return json_array_append_new(
-			       l->array,
+		return add_row(l->array,
 			       json_pack("{sI so so sI sI sI sI sI sI sI}", "session",
 					 (json_int_t)row->session, "name", table_json_string(row->name),
 					 "version", table_json_string(row->version), "uid",
 					 (json_int_t)row->uid, "pid", (json_int_t)row->pid, "connected_ms",
 					 (json_int_t)row->connected_ms, "requests", (json_int_t)row->requests,
 					 "heads", (json_int_t)row->heads, "files", (json_int_t)row->files,
-					 "in_flight", (json_int_t)row->in_flight))
-			       ? NPU_E_NO_MEMORY
-			       : 0;
+					 "in_flight", (json_int_t)row->in_flight));
 	table_cell(&l->table, "%" PRIu64, row->session);
 	table_cell(&l->table, "%" PRIu64, row->uid);
 	table_cell(&l->table, "%" PRIu64, row->pid);
@@ -141,19 +139,33 @@ static int add_client(void *arg, const struct npu_client_row *row)
 	return 0;
 }
 
-int finish_listing(struct listing *l, npu_client *c, const struct options *o, const char *name, int error)
+struct listing listing_of(const struct options *o, const struct table_column *columns, size_t width)
 {
-	int status = 0;
+	struct listing l = {.array = o->json ? json_array() : NULL};
 
-	if (error)
-		status = exit_npu(c, error, NULL);
-	else if (o->json)
-		status = print_json(json_pack("{sO}", name, l->array));
-	else if (table_print(&l->table, stdout, o->headers))
-		status = no_memory();
+	table_init(&l.table, columns, width);
+	return l;
+}
+
+void listing_fini(struct listing *l)
+{
 	json_decref(l->array);
 	table_fini(&l->table);
-	return status;
+}
+
+int add_row(json_t *array, json_t *row)
+{
+	return json_array_append_new(array, row) ? NPU_E_NO_MEMORY : 0;
+}
+
+int print_listing(const struct listing *l, npu_client *c, const struct options *o, const char *name,
+		  int error)
+{
+	if (error)
+		return exit_npu(c, error, NULL);
+	if (o->json)
+		return print_json(json_pack("{sO}", name, l->array));
+	return table_print(&l->table, stdout, o->headers) ? no_memory() : 0;
 }
 
 static int do_clients(npu_client *c, const struct options *o)
@@ -163,12 +175,9 @@ static int do_clients(npu_client *c, const struct options *o)
 		{"REQUESTS", true}, {"IN-FLIGHT", true}, {"HEADS", true}, {"FILES", true},
 		{"VERSION", false}, {"NAME", false},
 	};
-	struct listing l = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing l = listing_of(o, columns, sizeof columns / sizeof *columns);
 
-	if (o->json && !l.array)
-		return no_memory();
-	table_init(&l.table, columns, sizeof columns / sizeof *columns);
-	return finish_listing(&l, c, o, "clients", npu_clients(c, add_client, &l));
+	return print_listing(&l, c, o, "clients", npu_clients(c, add_client, &l));
 }
 
 static int do_ping(npu_client *c, const struct options *o)
@@ -439,14 +448,82 @@ static int run(const struct command *command, const struct options *o)
 	return status;
 }
 
-static bool read_count(struct options *o, const char *text)
+static int set_option(struct options *o, int option)
 {
+	int status = reading_set(&o->reading, option, optarg);
 	char *end;
 
-	errno = 0;
-	o->count = strtoul(text, &end, 10);
-	o->count_given = true;
-	return *text >= '0' && *text <= '9' && !errno && !*end && o->count >= 1 && o->count <= PINGS_MAX;
+	if (status != READING_NONE) {
+		o->reading_given = true;
+		return status;
+	}
+	switch (option) {
+	case 'c':
+		errno = 0;
+		o->count = strtoul(optarg, &end, 10);
+		o->count_given = true;
+		if (*optarg < '0' || *optarg > '9' || errno || *end || o->count < 1 || o->count > PINGS_MAX)
+			return exit_usage("--count: not a number from 1 to %d", PINGS_MAX);
+		return 0;
+	case 'f':
+		o->follow = true;
+		return 0;
+	case OPTION_SUPERSEDED:
+		o->superseded = true;
+		return 0;
+	case OPTION_REMOVE:
+		o->remove = true;
+		return 0;
+	case OPTION_OUT:
+		o->out = optarg;
+		return 0;
+	case 's':
+		o->socket = optarg;
+		return 0;
+	case 'j':
+		o->json = true;
+		return 0;
+	case 'N':
+		o->headers = false;
+		return 0;
+	default: /* getopt has said what is wrong */
+		return exit_help();
+	}
+}
+
+/* Options that do not go with the command. */
+static int check_options(const struct command *command, const struct options *o)
+{
+	if (o->count_given && command->run != do_ping && command->run != do_top)
+		return exit_usage("%s: --count goes with ping and top only", command->name);
+	if (o->json && command->run == do_metrics)
+		return exit_usage("metrics: its text is for programs as it is; leave --json out");
+	if (o->follow && command->run != do_events)
+		return exit_usage("%s: --follow goes with events only", command->name);
+	if ((o->superseded || o->remove || o->out || o->reading_given) && command->run != do_store)
+		return exit_usage("%s: %s with store only", command->name,
+				  o->superseded ? "--superseded goes"
+				  : o->remove	? "--remove goes"
+				  : o->out	? "--out goes"
+						: "--tensor, --tile and their like go");
+	return 0;
+}
+
+/* The command, with the words behind it. */
+static int run_command(const struct command *command, struct options *o, int count, char **words)
+{
+	int operands = command->operand != NULL, status = check_options(command, o);
+	int most = operands > command->most ? operands : command->most;
+
+	if (status)
+		return status;
+	if (count < operands)
+		return exit_usage("%s: which %s?", command->name, command->operand);
+	if (count > most)
+		return exit_usage("%s: unexpected; one command at a time", words[most]);
+	o->operand = operands ? words[0] : NULL;
+	o->operands = words;
+	return exit_flush(run(command, o));
 }
 
 int main(int argc, char **argv)
@@ -460,75 +537,22 @@ int main(int argc, char **argv)
 		return exit_usage("nothing to do");
 	argv[0] = name; /* how getopt begins its complaints */
 	while ((option = plain_getopt(argc, argv, "c:fs:jNhV", long_options)) != -1) {
-		int status = reading_set(&o.reading, option, optarg);
-		if (status != READING_NONE) {
-			o.reading_given = true;
-			if (status)
-				return status;
-			continue;
-		}
-		switch (option) {
-		case 'c':
-			if (!read_count(&o, optarg))
-				return exit_usage("--count: not a number from 1 to %d", PINGS_MAX);
-			break;
-		case 'f':
-			o.follow = true;
-			break;
-		case OPTION_SUPERSEDED:
-			o.superseded = true;
-			break;
-		case OPTION_REMOVE:
-			o.remove = true;
-			break;
-		case OPTION_OUT:
-			o.out = optarg;
-			break;
-		case 's':
-			o.socket = optarg;
-			break;
-		case 'j':
-			o.json = true;
-			break;
-		case 'N':
-			o.headers = false;
-			break;
-		case 'h':
+		if (option == 'h') {
 			help();
 			return exit_flush(0);
-		case 'V':
+		}
+		if (option == 'V') {
 			printf("npuctl %s\n", NPUD_VERSION);
 			return exit_flush(0);
-		default: /* getopt has said what is wrong */
-			return exit_help();
 		}
+		int status = set_option(&o, option);
+		if (status)
+			return status;
 	}
 	if (optind == argc)
 		return exit_usage("no command");
-	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-		if (strcmp(argv[optind], commands[i].name) != 0)
-			continue;
-		if (o.count_given && commands[i].run != do_ping && commands[i].run != do_top)
-			return exit_usage("%s: --count goes with ping and top only", argv[optind]);
-		if (o.json && commands[i].run == do_metrics)
-			return exit_usage("metrics: its text is for programs as it is; leave --json out");
-		if (o.follow && commands[i].run != do_events)
-			return exit_usage("%s: --follow goes with events only", argv[optind]);
-		if ((o.superseded || o.remove || o.out || o.reading_given) && commands[i].run != do_store)
-			return exit_usage("%s: %s with store only", argv[optind],
-					  o.superseded ? "--superseded goes"
-					  : o.remove   ? "--remove goes"
-					  : o.out      ? "--out goes"
-						       : "--tensor, --tile and their like go");
-		int operands = commands[i].operand != NULL;
-		if (optind + operands >= argc)
-			return exit_usage("%s: which %s?", argv[optind], commands[i].operand);
-		int most = operands > commands[i].most ? operands : commands[i].most;
-		if (optind + most + 1 < argc)
-			return exit_usage("%s: unexpected; one command at a time", argv[optind + most + 1]);
-		o.operand = operands ? argv[optind + 1] : NULL;
-		o.operands = argv + optind + 1;
-		return exit_flush(run(&commands[i], &o));
-	}
+	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+		if (strcmp(argv[optind], commands[i].name) == 0)
+			return run_command(&commands[i], &o, argc - optind - 1, argv + optind + 1);
 	return exit_usage("%s: there is no such command", argv[optind]);
 }

@@ -32,8 +32,14 @@ struct listing {
 	json_t *array;
 };
 
-/* Ends a listing: prints it under `name` unless `error`, and frees it. */
-int finish_listing(struct listing *l, npu_client *c, const struct options *o, const char *name, int error);
+/* An empty one for cleanup(listing_fini); `columns` has to outlive it. */
+struct listing listing_of(const struct options *o, const struct table_column *columns, size_t width);
+void listing_fini(struct listing *l);
+/* Adds the row, which it takes, to the array: 0 or NPU_E_NO_MEMORY. */
+int add_row(json_t *array, json_t *row);
+/* Prints it under `name`, or says what `error` is of. Returns an exit status. */
+int print_listing(const struct listing *l, npu_client *c, const struct options *o, const char *name,
+		  int error);
 
 /* npuctl_device.c */
 int do_device(npu_client *c, const struct options *o);

@@ -1,6 +1,7 @@
 /* npuctl device: how the device is, what it has done, what it can run. */
 #include "npuctl.h"
 #include "plain.h"
+#include "own.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -12,14 +13,11 @@ int add_design(void *arg, const struct npu_design_row *row)
 	struct listing *d = arg;
 
 	if (d->array)
-		return json_array_append_new(d->array,
-					     json_pack("{sI sI sI so so so}", "rows", (json_int_t)row->rows,
-						       "kd", (json_int_t)row->kd, "nd", (json_int_t)row->nd,
-						       "layout", table_json_string(row->layout), "file",
-						       table_json_string(row->file), "kernel",
-						       table_json_string(row->kernel)))
-			       ? NPU_E_NO_MEMORY
-			       : 0;
+		return add_row(d->array,
+			       json_pack("{sI sI sI so so so}", "rows", (json_int_t)row->rows, "kd",
+					 (json_int_t)row->kd, "nd", (json_int_t)row->nd, "layout",
+					 table_json_string(row->layout), "file", table_json_string(row->file),
+					 "kernel", table_json_string(row->kernel)));
 	table_cell(&d->table, "%" PRIu64, row->rows);
 	table_cell(&d->table, "%" PRIu64, row->kd);
 	table_cell(&d->table, "%" PRIu64, row->nd);
@@ -88,18 +86,15 @@ static int print_text(const struct npu_device *d, const struct table *designs, b
 
 int do_device(npu_client *c, const struct options *o)
 {
-	struct listing designs = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing designs = listing_of(o, design_columns, DESIGN_COLUMNS);
 	struct npu_device device;
 	int status = 0;
 
-	table_init(&designs.table, design_columns, DESIGN_COLUMNS);
 	int error = npu_device_status(c, &device, add_design, &designs);
 	if (error)
 		status = exit_npu(c, error, NULL);
 	else if (o->json ? print_object(&device, designs.array)
 			 : print_text(&device, &designs.table, o->headers))
 		status = no_memory();
-	json_decref(designs.array);
-	table_fini(&designs.table);
 	return status;
 }

@@ -193,14 +193,11 @@ int do_export(npu_client *c, const struct options *o)
 	int status = choose_stored(c, o, &choice);
 	if (status)
 		return status;
-	struct listing l = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing l = listing_of(o, columns, sizeof columns / sizeof *columns);
 	struct exporting e = {.client = c, .row = &choice.row, .piece = piece};
-	if (!piece || (o->json && !l.array)) {
-		json_decref(l.array);
+	if (!piece)
 		return no_memory();
-	}
 	output_catch();
-	table_init(&l.table, columns, sizeof columns / sizeof *columns);
 	status = export_all(&e, o->out, &l);
 	if (status == 0 && o->json)
 		status = print_json(json_pack("{so so so sO}", "hash", table_json_string(choice.row.hash),
@@ -208,7 +205,5 @@ int do_export(npu_client *c, const struct options *o)
 					      table_json_string(choice.row.layout), "files", l.array));
 	else if (status == 0 && table_print(&l.table, stdout, o->headers))
 		status = no_memory();
-	json_decref(l.array);
-	table_fini(&l.table);
 	return status;
 }

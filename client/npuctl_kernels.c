@@ -3,6 +3,7 @@
 #include "npuctl.h"
 #include "kernelplace.h"
 #include "plain.h"
+#include "own.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,12 +36,11 @@ static int add_designs(struct listing *l, const struct kernelset *set)
 /* What is at the place now. */
 static int show(const char *place, const struct options *o)
 {
-	struct listing l = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing l = listing_of(o, design_columns, DESIGN_COLUMNS);
 	struct device_why why = {""};
 	struct kernelset set;
 	int code = kernelset_open(&set, place, &why), status = 0;
 
-	table_init(&l.table, design_columns, DESIGN_COLUMNS);
 	if (code && code != DEVICE_E_ABSENT)
 		status = complain(code, "ls", &why);
 	else if (add_designs(&l, &set))
@@ -52,8 +52,6 @@ static int show(const char *place, const struct options *o)
 		plain_line(stdout, "no kernel set at %s: npuctl kernels import DIR takes one in", place);
 	else if (table_print(&l.table, stdout, o->headers))
 		status = no_memory();
-	json_decref(l.array);
-	table_fini(&l.table);
 	kernelset_close(&set);
 	return status;
 }

@@ -1,5 +1,6 @@
 /* npuctl: what is resident, what would be, and what is to stay. */
 #include "npuctl.h"
+#include "own.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static int add_head(void *arg, const struct npu_head_row *row)
 	struct listing *l = arg;
 
 	if (l->array)
-		return json_array_append_new(l->array, json_of_head(row)) ? NPU_E_NO_MEMORY : 0;
+		return add_row(l->array, json_of_head(row));
 	add_cells(&l->table, row);
 	return 0;
 }
@@ -66,7 +67,7 @@ static int add_weights(void *arg, const struct npu_head_row *row)
 	struct listing *l = arg;
 
 	if (l->array)
-		return json_array_append_new(l->array, json_of_head(row)) ? NPU_E_NO_MEMORY : 0;
+		return add_row(l->array, json_of_head(row));
 	table_cell(&l->table, "%" PRIu64, row->layer);
 	table_stranger(&l->table, row->role);
 	add_cells(&l->table, row);
@@ -85,22 +86,17 @@ static const struct table_column weights_columns[] = {{"LAYER", true}, {"ROLE", 
 
 int do_heads(npu_client *c, const struct options *o)
 {
-	struct listing l = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing l = listing_of(o, columns, sizeof columns / sizeof *columns);
 
-	if (o->json && !l.array)
-		return no_memory();
-	table_init(&l.table, columns, sizeof columns / sizeof *columns);
-	return finish_listing(&l, c, o, "heads", npu_heads(c, add_head, &l));
+	return print_listing(&l, c, o, "heads", npu_heads(c, add_head, &l));
 }
 
 int do_weights(npu_client *c, const struct options *o)
 {
-	struct listing l = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing l =
+		listing_of(o, weights_columns, sizeof weights_columns / sizeof *weights_columns);
 
-	if (o->json && !l.array)
-		return no_memory();
-	table_init(&l.table, weights_columns, sizeof weights_columns / sizeof *weights_columns);
-	return finish_listing(&l, c, o, "weights", npu_weights_list(c, add_weights, &l));
+	return print_listing(&l, c, o, "weights", npu_weights_list(c, add_weights, &l));
 }
 
 /* The number that `o` names, or an exit status. */
@@ -178,13 +174,10 @@ static void print_bytes(const char *field, uint64_t bytes)
 
 int do_plan(npu_client *c, const struct options *o)
 {
-	struct listing l = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing l = listing_of(o, columns, sizeof columns / sizeof *columns);
 	struct npu_plan p;
 	int status;
 
-	if (o->json && !l.array)
-		return no_memory();
-	table_init(&l.table, columns, sizeof columns / sizeof *columns);
 	int error = npu_plan(c, o->operand, NULL, &p, add_head, &l);
 	if (error) {
 		status = exit_model(c, error, o->operand);
@@ -207,7 +200,5 @@ int do_plan(npu_client *c, const struct options *o)
 		print_stranger("outcome", outcome_sentence(p.outcome));
 		status = l.table.cells && table_print(&l.table, stdout, o->headers) ? no_memory() : 0;
 	}
-	json_decref(l.array);
-	table_fini(&l.table);
 	return status;
 }

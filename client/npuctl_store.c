@@ -3,6 +3,7 @@
 #include "output.h"
 #include "plain.h"
 #include "plural.h"
+#include "own.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -39,7 +40,7 @@ static int add_stored(void *arg, const struct npu_stored_row *row)
 	char text[32];
 
 	if (l->array)
-		return json_array_append_new(l->array, json_of(row)) ? NPU_E_NO_MEMORY : 0;
+		return add_row(l->array, json_of(row));
 	table_cell(&l->table, "%.8s", row->hash);
 	table_bytes(&l->table, row->bytes);
 	table_cell(&l->table, "%" PRIu64, row->tiles);
@@ -106,13 +107,10 @@ static int do_ls(npu_client *c, const struct options *o)
 		{"TILE", true},	  {"LAYOUT", false}, {"HITS", true},   {"USED", false},
 		{"STATE", false}, {"TENSOR", false}, {"LABEL", false},
 	};
-	struct listing l = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing l = listing_of(o, columns, sizeof columns / sizeof *columns);
 	struct npu_store store;
 	int status = 0;
 
-	if (o->json && !l.array)
-		return no_memory();
-	table_init(&l.table, columns, sizeof columns / sizeof *columns);
 	int error = npu_store_list(c, &store, add_stored, &l);
 	if (error)
 		status = exit_npu(c, error, NULL);
@@ -124,8 +122,6 @@ static int do_ls(npu_client *c, const struct options *o)
 		status = no_memory();
 	else if (o->headers)
 		print_summary(&store);
-	json_decref(l.array);
-	table_fini(&l.table);
 	return status;
 }
 
@@ -180,15 +176,12 @@ static int add_tile(void *arg, const struct npu_stored_tile_row *row)
 	char text[32];
 
 	if (l->array)
-		return json_array_append_new(
-			       l->array,
+		return add_row(l->array,
 			       json_pack("{sI sb sI sI sI sI so}", "number", (json_int_t)row->number, "there",
 					 (int)row->there, "columns", (json_int_t)row->columns, "chunks",
 					 (json_int_t)row->chunks, "nonfinite", (json_int_t)row->nonfinite,
 					 "created_ms", (json_int_t)row->created_ms, "fingerprint",
-					 table_json_string(row->there ? row->fingerprint : NULL)))
-			       ? NPU_E_NO_MEMORY
-			       : 0;
+					 table_json_string(row->there ? row->fingerprint : NULL)));
 	table_cell(&l->table, "%" PRIu64, row->number);
 	table_cell(&l->table, "%s", row->there ? "there" : "missing");
 	table_cell(&l->table, "%" PRIu64, row->columns);
@@ -223,17 +216,12 @@ static int do_show(npu_client *c, const struct options *o)
 		{"TILE", true},	     {"STATE", false},	 {"COLUMNS", true}, {"CHUNKS", true},
 		{"NONFINITE", true}, {"CREATED", false}, {"PACKER", false},
 	};
-	struct listing l = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing l = listing_of(o, columns, sizeof columns / sizeof *columns);
 	struct choice choice;
 
-	if (o->json && !l.array)
-		return no_memory();
 	int status = choose_stored(c, o, &choice);
-	if (status) {
-		json_decref(l.array);
+	if (status)
 		return status;
-	}
-	table_init(&l.table, columns, sizeof columns / sizeof *columns);
 	int error = npu_store_show(c, choice.row.key, add_tile, &l);
 	if (error) {
 		status = exit_npu(c, error, NULL);
@@ -246,8 +234,6 @@ static int do_show(npu_client *c, const struct options *o)
 		print_head(&choice.row);
 		status = table_print(&l.table, stdout, o->headers) ? no_memory() : 0;
 	}
-	json_decref(l.array);
-	table_fini(&l.table);
 	return status;
 }
 
@@ -262,14 +248,11 @@ static int add_bad(void *arg, const struct npu_stored_bad_row *row)
 	struct verifying *v = arg;
 
 	if (v->array)
-		return json_array_append_new(
-			       v->array,
+		return add_row(v->array,
 			       json_pack("{so so sI so so sb}", "hash", table_json_string(row->hash), "label",
 					 table_json_string(row->label), "tile", (json_int_t)row->tile,
 					 "reason", table_json_string(row->reason), "text",
-					 table_json_string(row->text), "removed", (int)row->removed))
-			       ? NPU_E_NO_MEMORY
-			       : 0;
+					 table_json_string(row->text), "removed", (int)row->removed));
 	progress_end(&v->progress); /* which stands on the terminal where this goes */
 	plain_line(stdout, "%.8s  %s: %s: %s%s", row->hash, row->label, row->reason, row->text,
 		   row->removed ? "; removed" : "");

@@ -2,6 +2,7 @@
 #include "npuctl.h"
 #include "plain.h"
 #include "plural.h"
+#include "own.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static int add_ticket(void *arg, const struct npu_ticket_info *t)
 	struct listing *l = arg;
 
 	if (l->array)
-		return json_array_append_new(l->array, json_of_ticket(t)) ? NPU_E_NO_MEMORY : 0;
+		return add_row(l->array, json_of_ticket(t));
 	table_cell(&l->table, "%" PRIu64, t->ticket);
 	table_cell(&l->table, "%s%s", t->state, t->joined ? " (joined)" : "");
 	if (t->place)
@@ -65,14 +66,11 @@ static int add_ticket(void *arg, const struct npu_ticket_info *t)
 
 static int do_list(npu_client *c, const struct options *o)
 {
-	struct listing l = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing l = listing_of(o, columns, sizeof columns / sizeof *columns);
 	bool draining = false;
 
-	if (o->json && !l.array)
-		return no_memory();
-	table_init(&l.table, columns, sizeof columns / sizeof *columns);
 	int error = npu_tickets(c, add_ticket, &l, &draining);
-	int status = finish_listing(&l, c, o, "tickets", error);
+	int status = print_listing(&l, c, o, "tickets", error);
 	if (!error && draining && !o->json)
 		puts("nothing is granted until npuctl resume");
 	return status;
@@ -159,7 +157,7 @@ static int add_before(void *arg, const struct npu_ticket_info *t)
 {
 	struct why *w = arg;
 	if (w->before)
-		return json_array_append_new(w->before, json_of_ticket(t)) ? NPU_E_NO_MEMORY : 0;
+		return add_row(w->before, json_of_ticket(t));
 	w->count++;
 	plain_line(stdout, "  ticket %" PRIu64 " of uid %" PRIu64 " (pid %" PRIu64 "): %s, %s%s%s%s%s",
 		   t->ticket, t->uid, t->pid, t->state, t->mode, *t->label ? ", " : "", t->label,
@@ -171,11 +169,9 @@ static int add_foreign(void *arg, const struct npu_foreign_row *row)
 {
 	struct why *w = arg;
 	if (w->foreign)
-		return json_array_append_new(w->foreign, json_pack("{sI sI so}", "pid", (json_int_t)row->pid,
-								   "uid", (json_int_t)row->uid, "command",
-								   table_json_string(row->command)))
-			       ? NPU_E_NO_MEMORY
-			       : 0;
+		return add_row(w->foreign,
+			       json_pack("{sI sI so}", "pid", (json_int_t)row->pid, "uid",
+					 (json_int_t)row->uid, "command", table_json_string(row->command)));
 	w->count++;
 	plain_line(stdout, "  without a ticket: pid %" PRIu64 " of uid %" PRIu64 " (%s)", row->pid, row->uid,
 		   row->command);
@@ -283,13 +279,10 @@ static int add_usage(void *arg, const struct npu_usage_row *row)
 	struct listing *l = arg;
 
 	if (l->array)
-		return json_array_append_new(l->array,
-					     json_pack("{sI sI so so}", "uid", (json_int_t)row->uid,
-						       "tickets", (json_int_t)row->tickets, "held_seconds",
-						       table_json_real(row->held_seconds), "computed_seconds",
-						       table_json_real(row->computed_seconds)))
-			       ? NPU_E_NO_MEMORY
-			       : 0;
+		return add_row(l->array, json_pack("{sI sI so so}", "uid", (json_int_t)row->uid, "tickets",
+						   (json_int_t)row->tickets, "held_seconds",
+						   table_json_real(row->held_seconds), "computed_seconds",
+						   table_json_real(row->computed_seconds)));
 	table_cell(&l->table, "%" PRIu64, row->uid);
 	table_cell(&l->table, "%" PRIu64, row->tickets);
 	table_cell(&l->table, "%.1f", row->held_seconds);
@@ -301,10 +294,8 @@ int do_usage(npu_client *c, const struct options *o)
 {
 	static const struct table_column usage_columns[] = {
 		{"UID", true}, {"TICKETS", true}, {"HELD-SECONDS", true}, {"COMPUTED-SECONDS", true}};
-	struct listing l = {.array = o->json ? json_array() : NULL};
+	cleanup(listing_fini) struct listing l =
+		listing_of(o, usage_columns, sizeof usage_columns / sizeof *usage_columns);
 
-	if (o->json && !l.array)
-		return no_memory();
-	table_init(&l.table, usage_columns, sizeof usage_columns / sizeof *usage_columns);
-	return finish_listing(&l, c, o, "usage", npu_usage(c, add_usage, &l));
+	return print_listing(&l, c, o, "usage", npu_usage(c, add_usage, &l));
 }

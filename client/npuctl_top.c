@@ -73,7 +73,7 @@ static int on_client(void *arg, const struct npu_client_row *row)
 
 static int on_ticket(void *arg, const struct npu_ticket_info *t)
 {
-	return json_array_append_new(arg, json_of_ticket(t)) ? NPU_E_NO_MEMORY : 0;
+	return add_row(arg, json_of_ticket(t));
 }
 
 static int look_at(npu_client *c, struct look *l)
