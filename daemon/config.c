@@ -89,10 +89,13 @@ static const struct key tenant_keys[] = {
 static void place(char *to, const char *variable, const char *below_home, const char *name)
 {
 	const char *base = getenv(variable), *home = getenv("HOME");
+	char nowhere[32]; /* without a home: beside the socket's last resort */
+
+	snprintf(nowhere, sizeof nowhere, "/tmp/npud-%u", (unsigned)getuid());
 	if (base && *base == '/')
 		snprintf(to, PATH_MAX, "%s/%s", base, name);
 	else
-		snprintf(to, PATH_MAX, "%s/%s/%s", home && *home ? home : "/tmp", below_home, name);
+		snprintf(to, PATH_MAX, "%s/%s/%s", home && *home ? home : nowhere, below_home, name);
 }
 
 void config_defaults(struct config *c)
@@ -401,7 +404,9 @@ static FILE *open_again_and_again(const char *path, struct err *err)
 			return file;
 		}
 	}
-	err_set(err, NPU_E_BAD_CONFIG, "%s: the configuration cannot be read: %s", path, strerror(errno));
+	err_set(err, NPU_E_BAD_CONFIG,
+		"%s: the configuration cannot be read: %s; it is named by --config, else by $NPUD_CONFIG",
+		path, strerror(errno));
 	return NULL;
 }
 

@@ -83,3 +83,11 @@ expect 64 "$npud" argument
 # Last: a line longer than the reader's buffer.
 check 78 <<<"[daemon]"$'\n'"socket = /$(printf 'x%.0s' {1..5000})"
 says "$work/npud.conf:2:"
+
+# A place that others could exchange is none: whoever is first in /tmp makes the directory that ours would be in.
+if [ "$(id -u)" = 0 ]; then
+	mkdir -m 1777 "$work/everyone" && mkdir "$work/everyone/theirs" && chown 2001 "$work/everyone/theirs"
+	expect 78 "$npud" --socket "$work/everyone/theirs/run/npud.sock" --state-dir "$work/state"
+	says "$work/everyone/theirs: belongs to uid 2001, and lies where everyone may write; choose another place"
+	[ ! -e "$work/everyone/theirs/run/npud.sock" ] || fail "it serves there"
+fi
