@@ -44,9 +44,7 @@ int lone_open(struct lone **out, const char *model, const char *tensor, unsigned
 	if (packer_new(&l->load, &m, &request, &l->secret, &l->kernels, threads) ||
 	    !pool_new(&l->pool, threads))
 		return err_set(err, NPU_E_NO_MEMORY, "no memory, or no threads, for a head");
-	r = load_identify(l->load, err);
-	if (r == 0)
-		r = load_fill(l->load, err);
+	r = packer_fill(l->load, err);
 	if (r)
 		return r;
 	const struct geometry *g = &l->load->geometry;

@@ -1,5 +1,6 @@
 #include "packer.h"
 #include "own.h"
+#include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -18,9 +19,11 @@ int packer_new(struct load **out, struct model *m, struct load_request *request,
 	source.count = m->count;
 	memcpy(request->label, m->label, sizeof request->label);
 	int r = load_new(out, request, &source, NULL, secret, kernels, threads);
-	if (r == 0)
-		(void)take(&tensor);
-	return r;
+	if (r)
+		return r;
+	(void)take(&tensor);
+	(*out)->most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	return 0;
 }
 
 struct load_request packer_request(const struct reading *r)
@@ -45,13 +48,24 @@ struct packing {
 	atomic_bool done;
 };
 
+int packer_fill(struct load *l, struct err *err)
+{
+	int r = load_identify(l, err);
+	uint64_t bytes = r ? 0 : geometry_bytes(&l->geometry);
+
+	if (bytes > l->most)
+		return err_set(err, NPU_E_TOO_LARGE,
+			       "%s: packed it has %" PRIu64 " bytes, and this machine's memory %" PRIu64
+			       "; pack it on a larger one",
+			       l->request.label, bytes, l->most);
+	return r ? r : load_fill(l, err);
+}
+
 static void *pack(void *arg)
 {
 	struct packing *p = arg;
 
-	p->result = load_identify(p->load, &p->err);
-	if (p->result == 0)
-		p->result = load_fill(p->load, &p->err);
+	p->result = packer_fill(p->load, &p->err);
 	atomic_store(&p->done, true);
 	return NULL;
 }

@@ -15,8 +15,11 @@ int packer_new(struct load **out, struct model *m, struct load_request *request,
  */
 struct load_request packer_request(const struct reading *r);
 
-/* Reads and packs it all, on a thread of its own, so that this one can call `progress` now and then. What
- * load_identify and load_fill say; NO_MEMORY. */
+/* Reads and packs it all. What load_identify and load_fill say; TOO_LARGE, unread, for what is more than the
+ * machine's memory. */
+int packer_fill(struct load *l, struct err *err);
+
+/* The same on a thread of its own, so that this one can call `progress` now and then. Also NO_MEMORY. */
 int packer_pack(struct load *l, void (*progress)(void *arg, uint32_t done, uint32_t tiles), void *arg,
 		struct err *err);
 

@@ -62,6 +62,16 @@ says "not there"
 pack 65 "$work/m.safetensors" --tile 100
 pack 65 "$work/m.safetensors" --tensor none
 pack 66 "$work/missing.safetensors"
+python3 - "$work/vast.safetensors" <<'PY' || fail "python3"
+import struct, sys
+n, h = 1 << 31, 1024 # 4 TB that take no place on the disk
+text = ('{"lm_head.weight":{"dtype":"BF16","shape":[%d,%d],"data_offsets":[0,%d]}}' % (n, h, n * h * 2)).encode()
+with open(sys.argv[1], "wb") as f:
+    f.write(struct.pack("<Q", len(text)) + text)
+    f.truncate(8 + len(text) + n * h * 2)
+PY
+pack 65 "$work/vast.safetensors"
+says vast.safetensors "this machine's memory"
 expect 73 "$head" pack "$work/m.safetensors" --out "$work/nowhere"
 says nowhere "make it first"
 expect 64 "$head" pack "$work/m.safetensors"
