@@ -4,7 +4,8 @@ set -u
 cd "${NPUD_SOURCE_DIR:-$(dirname "$0")/../..}" || exit 1
 
 work=$(mktemp -d) || exit 1
-trap 'rm -rf -- "$work"' EXIT
+daemon=
+trap '[ -z "$daemon" ] || kill -KILL "$daemon"; rm -rf -- "$work"' EXIT
 root=$work/root
 
 run() { # COMMAND...: quiet unless it fails
@@ -38,7 +39,21 @@ END
 config=$(find "$root" -name npudConfig.cmake)
 run cmake -G Ninja -S "$work/user" -B "$work/user/build" -Dnpud_DIR="${config%/*}"
 run cmake --build "$work/user/build"
+export NPUD_SOCKET=$work/npud.sock
+run "$NPUD_BIN/tests/make-model" "$work/model" 200 64
+"$NPUD_BIN/daemon/npud" --foreground --socket "$NPUD_SOCKET" --cache-dir "$work/cache" --state-dir "$work/state" \
+	2>"$work/log" &
+daemon=$!
+for ((i = 0; i < 100; i++)); do
+	"$NPUD_BIN/client/npuctl" ping >/dev/null 2>&1 && break
+	sleep 0.1
+done
 for program in "$work/by-pkg-config" "$work/user/build/by-cmake"; do
+	run "$program" "$work/model"
+	[ "$(wc -l <"$work/said")" = 5 ] || {
+		echo "$program prints no five words: $(cat "$work/said")"
+		exit 1
+	}
 	"$program" >/dev/null 2>"$work/said"
 	[ "$(cat "$work/said")" = "usage: example MODEL" ] || {
 		echo "$program says: $(cat "$work/said")"

@@ -241,7 +241,7 @@ def descriptors_on_the_main_socket():
     for step in (GREETING, GREETING[:3], b"garbage"):
         for _ in range(20):
             s = stream()
-            socket.send_fds(s, [step], [file] * 100)
+            socket.send_fds(s, [step], [file] * 8)
             s.close()
     os.close(file)
 

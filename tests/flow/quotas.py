@@ -18,6 +18,16 @@ def busy(answer, depth, limit, what):
     check(0 < detail.get("retry_ms", 0) <= 1000, f"{what}: {detail}")
 
 
+def at_once(ask, what):
+    """Whether a refusal comes within 50 ms: on a machine that does much else, one of twenty."""
+    for _ in range(20):
+        begun = time.monotonic()
+        ask()
+        if time.monotonic() - begun < 0.05:
+            return
+    check(False, f"{what}: none of 20 refusals came within 50 ms")
+
+
 def connections():
     clients = [Client() for _ in range(CONNECTIONS)]
     for c in clients:
@@ -27,6 +37,7 @@ def connections():
     late = Client()
     for _ in range(3):
         busy(late.call("hello", {}), CONNECTIONS, CONNECTIONS, "one connection too many")
+    at_once(lambda: late.call("hello", {}), "a connection too many")
     refused(late.call("ping"), 3, "HELLO_FIRST", "ping on a connection too many")
     clients.pop().s.close()
     time.sleep(0.2)
@@ -66,9 +77,9 @@ def in_flight():
     for _ in range(USER_IN_FLIGHT - 2 * IN_FLIGHT):
         d.send("events.next", {})
     time.sleep(0.2)
-    begun = time.monotonic()
     busy(d.call("ping"), USER_IN_FLIGHT, USER_IN_FLIGHT, "a request of the user too many")
-    check(time.monotonic() - begun < 1, "a refusal that takes a second")
+    at_once(lambda: d.call("ping"), "a request of the user too many")
+    at_once(lambda: a.call("ping"), "a request of the connection too many")
     d.send("cancel", {"req": 2})
     codes = {d.answer(mine=False)[0] for _ in range(2)}
     check(codes == {10, 0}, f"cancel, which frees, is served above the limit: {codes}")
@@ -93,6 +104,8 @@ def handles():
     busy(file_pass(tokens[0], [fd]), HANDLES, HANDLES, "a file too many")
     busy(file_pass(tokens[1], [fd]), HANDLES, HANDLES, "a file too many on another connection of the user")
     busy(a.call("head.open", {"file": files[0]}), HANDLES, HANDLES, "a head too many")
+    at_once(lambda: file_pass(tokens[0], [fd]), "a file too many")
+    at_once(lambda: a.call("head.open", {"file": files[0]}), "a head too many")
     check(a.call("file.close", {"file": files[-1]})[0] == 0, "file.close")
     check(file_pass(tokens[1], [fd])[1] == 0, "a file that may be there now")
     a.s.close()
