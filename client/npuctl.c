@@ -278,7 +278,7 @@ static int do_metrics(npu_client *c, const struct options *o)
 	(void)o;
 	if (error)
 		return exit_npu(c, error, NULL);
-	fputs(text, stdout);
+	table_print_lines("", text);
 	free(text);
 	return 0;
 }
