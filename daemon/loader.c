@@ -413,6 +413,11 @@ int load_identify(struct load *l, struct err *err)
 				       : "row-major takes any T",
 			       nv);
 	}
+	/* What never fits needs no name. It may be a terabyte of nothing: long to read, and its sample alone
+	 * large. */
+	l->vast = l->most && geometry_bytes(&l->geometry) > l->most;
+	if (l->vast)
+		return 0;
 	for (unsigned i = 0; i < l->part_count; i++) {
 		const struct matrix *m = &l->parts[i].matrix;
 		size_t values = (size_t)m->band_rows * m->width;
@@ -423,10 +428,6 @@ int load_identify(struct load *l, struct err *err)
 	if (!l->tiles || (transposed && !(l->amax = calloc(nv, sizeof *l->amax))))
 		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for %u columns", q->label, nv);
 	r = sample_init(&l->sample, band, &l->geometry, err);
-	/* What never fits needs no name. It may be a terabyte of nothing, and long to read. */
-	l->vast = l->most && geometry_bytes(&l->geometry) > l->most;
-	if (r == 0 && l->vast)
-		return 0;
 	if (r == 0)
 		r = !transposed && find_known(l) ? read_samples(l, err) : hash_all(l, err);
 	return r ? r : hash_parts(l, err);

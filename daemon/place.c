@@ -1,5 +1,6 @@
 #include "place.h"
 #include "descriptors.h"
+#include "lock.h"
 #include "log.h"
 #include "own.h"
 #include "server.h"
@@ -26,7 +27,8 @@ int place_take(struct server *s, struct err *err)
 	cleanup(closep) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_sys(err, errno, "%s: the lock cannot be opened", path);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+	/* Who has had a lock is on the loop, which does not wait. */
+	if (s->place.lock_fd < 0 ? !lock_take(fd) : flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
 		pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
 		return err_set(err, NPU_E_IN_USE,

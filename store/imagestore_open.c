@@ -5,13 +5,13 @@
 #include "imagestore_impl.h"
 #include "directory.h"
 #include "filesystem.h"
+#include "lock.h"
 #include "own.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -26,8 +26,6 @@
 #define CHECK_CPU_SECONDS 20 /* of a child whom a damaged tree leads in circles; a slow disk takes none */
 #define PAGE_HEADER 16u	     /* of LMDB */
 #define DATABASES 4
-#define LOCK_TRIES 200
-#define LOCK_PAUSE_US 10000
 
 /* Memory maps over a network are not coherent and locks there do not hold. */
 static int check_local(const char *path, struct err *err)
@@ -51,13 +49,7 @@ static int take_lock(struct imagestore *s, struct err *err)
 	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (s->lock_fd < 0)
 		return err_sys(err, errno, "%s: cannot be opened", path);
-	/* A moment's patience: the checking child of one that was killed lets go a little later than its
-	 * parent. */
-	for (int tries = 0; flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0; tries++) {
-		if (tries < LOCK_TRIES) {
-			usleep(LOCK_PAUSE_US);
-			continue;
-		}
+	if (!lock_take(s->lock_fd)) {
 		ssize_t n = pread(s->lock_fd, pid, sizeof pid - 1, 0);
 		pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
 		return err_set(

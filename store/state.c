@@ -1,4 +1,5 @@
 #include "state.h"
+#include "lock.h"
 #include "own.h"
 #include <endian.h>
 #include <errno.h>
@@ -7,7 +8,6 @@
 #include <lmdb.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #define MAP_BYTES (64u << 20) /* thousands of records */
@@ -106,7 +106,7 @@ int state_open(struct state **out, const char *directory, const char *boot, stru
 	s->lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (s->lock_fd < 0)
 		return err_sys(err, errno, "%s: the lock cannot be opened", lock);
-	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0)
+	if (!lock_take(s->lock_fd))
 		return err_set(err, NPU_E_IN_USE,
 			       "%s: another npud keeps its tickets here; give this one another --state-dir",
 			       directory);

@@ -71,3 +71,29 @@ kill -TERM "$daemon_pid"
 wait "$daemon_pid" || fail "exit $?"
 daemon_pid=
 [ "$(cat "$socket" "$socket.fd")" = $'precious\nprecious' ] || fail "files of others were deleted at the end"
+
+# One that was killed lets go of its locks only when its memory is gone: who is started in its place waits for that.
+rm "$socket" "$socket.fd"
+for lock in "$socket.lock" "$work/state/tickets/lock"; do
+	(
+		flock -n 8 || exit 1
+		touch "$work/has"
+		until [ -e "$work/waits" ]; do sleep 0.05; done
+	) 8>>"$lock" &
+	children+=($!)
+	until [ -e "$work/has" ]; do sleep 0.05; done
+	(
+		for ((i = 0; i < 200; i++)); do
+			for pid in $(pgrep -f -- "$npud --foreground --socket $socket "); do
+				ls -l "/proc/$pid/fd" 2>/dev/null | grep -qF "$lock" && break 2
+			done
+			sleep 0.05
+		done
+		touch "$work/waits"
+	) &
+	children+=($!)
+	start_daemon
+	[ -e "$work/waits" ] || fail "the daemon served while another had $lock"
+	stop_daemon
+	rm "$work/has" "$work/waits"
+done
