@@ -360,7 +360,11 @@ static void on_signal(struct keeper *k, const struct hold_signal *s)
 		return;
 	}
 	if (k->command) {
-		if (!s->from_kernel)
+		/* A terminal that hangs up tells the leader of the session alone, which we may be; its end
+		 * would tell all of the group. */
+		if (s->from_kernel && s->number == SIGHUP)
+			kill(0, SIGHUP);
+		else if (!s->from_kernel)
 			kill(k->command, s->number);
 	} else if (s->number == SIGINT || s->number == SIGTERM || s->number == SIGHUP ||
 		   s->number == SIGQUIT) {

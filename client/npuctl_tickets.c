@@ -195,7 +195,11 @@ int do_why(npu_client *c, const struct options *o)
 		w.foreign = json_array();
 	} else {
 		char text[TABLE_UNIT];
-		plain_line(stdout, "ticket %" PRIu64 " is %s: %s", info.ticket, info.state, info.why);
+		/* Of one that is over it begins with its state. */
+		if (strncmp(info.why, info.state, strlen(info.state)) == 0)
+			plain_line(stdout, "ticket %" PRIu64 " is %s", info.ticket, info.why);
+		else
+			plain_line(stdout, "ticket %" PRIu64 " is %s: %s", info.ticket, info.state, info.why);
 		if (info.place)
 			printf("place %" PRIu64 " in the queue; granted within %s at the latest\n",
 			       info.place, table_format_uptime(text, info.bound_ms));

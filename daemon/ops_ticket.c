@@ -342,7 +342,7 @@ int on_ticket_revoke(struct request *r, const struct req_ticket_revoke *q, struc
 	if (ticket_over(t))
 		return show_ticket_revoke(r, t);
 	err_printable(shown, sizeof shown, q->reason.data, q->reason.size);
-	snprintf(reason, sizeof reason, "by uid %u%s%s", p->uid, shown[0] ? ": " : "", shown);
+	snprintf(reason, sizeof reason, "revoked by uid %u%s%s", p->uid, shown[0] ? ": " : "", shown);
 	arbiter_revoke(&ts->arbiter, server_now(), t, reason);
 	tickets_turn(ts);
 	return show_ticket_revoke(r, t);

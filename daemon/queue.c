@@ -84,6 +84,10 @@ int queue_move(struct arbiter *a, uint64_t now, struct ticket *t, uint64_t place
 			       (unsigned long long)t->is.id, ticket_state_name(t->is.state));
 	if (place == 0)
 		return err_set(err, NPU_E_BAD_VALUE, "the first place in the queue is 1");
+	/* Where it is already: it keeps its class. */
+	unsigned own = queue_place(a, now, t);
+	if (place == own || (place > own && own == queue_length(a)))
+		return 0;
 	link_each(at, &a->tickets)
 	{
 		struct ticket *other = link_of(at, struct ticket, in_tickets);

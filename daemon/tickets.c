@@ -171,11 +171,13 @@ const char *tickets_why(struct tickets *ts, const struct ticket *t, char *to, si
 	const struct ticket *holder = arbiter_holder(&ts->arbiter);
 	uint64_t now = server_now();
 	struct runner_status device;
+	const char *state = ticket_state_name(t->is.state);
 	char who[300], time[32];
 
-	if (ticket_over(t))
-		snprintf(to, room, "%s%s%s", ticket_state_name(t->is.state), t->is.reason[0] ? ": " : "",
-			 t->is.reason);
+	if (ticket_over(t) && strncmp(t->is.reason, state, strlen(state)) == 0)
+		snprintf(to, room, "%s", t->is.reason);
+	else if (ticket_over(t))
+		snprintf(to, room, "%s%s%s", state, t->is.reason[0] ? ": " : "", t->is.reason);
 	else if (t->is.state == TICKET_EXPIRING && t->is.stuck)
 		snprintf(to, room,
 			 "its processes were killed and are still there: nobody else is granted until they "

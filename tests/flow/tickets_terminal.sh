@@ -38,6 +38,14 @@ shows '^wide'
 shows '28 90'
 shows '^status=0'
 
+# A terminal that hangs up while npu-hold leads its session ends what runs, as without npu-hold.
+s=$(unique_sleep 1)
+"${tmux[@]}" new-window -d -n gone "exec env -u NPU_TICKET NPUD_SOCKET='$socket' '$hold' -t 60s -- sh -c 'sleep $s; true'"
+until_true pgrep -f "^sleep $s" >/dev/null || fail "the command does not run"
+"${tmux[@]}" kill-window -t gone
+until_true nothing_left "^sleep $s" || fail "the command goes on without its terminal"
+until_true sh -c "! '$npuctl' tickets -N | grep -q granted" || fail "a hold goes on without its terminal"
+
 # While it waits: the place and the holder, and ctrl-C leaves the queue.
 in_background "$hold" -t 60s -l nightly -- sleep 60
 until_true sh -c "'$npuctl' tickets -N | grep -q granted" || fail "not granted"

@@ -431,6 +431,21 @@ Test(arbiter, move_puts_one_before_another_of_a_higher_class_and_back)
 	cr_assert(eq(int, queue_move(&a, 5, x, 1, &err), NPU_E_BAD_VALUE));
 }
 
+Test(arbiter, a_move_to_where_a_ticket_is_changes_nothing_of_it)
+{
+	struct ticket *x = exclusive(0);
+	due(0, "o");
+	confirm(0, x);
+	struct ticket *normal = ask(1, (struct ticket_wish){.class = TICKET_NORMAL});
+	struct ticket *batch = ask(2, (struct ticket_wish){.class = TICKET_BATCH});
+	cr_assert(eq(int, queue_move(&a, 3, normal, 1, &err), 0));
+	cr_assert(eq(int, queue_move(&a, 3, batch, 2, &err), 0));
+	cr_assert(eq(int, queue_move(&a, 3, batch, 99, &err), 0));
+	cr_assert(normal->is.class == TICKET_NORMAL && batch->is.class == TICKET_BATCH);
+	cr_assert(eq(u32, queue_place(&a, 3, normal), 1));
+	cr_assert(eq(u32, queue_place(&a, 3, batch), 2));
+}
+
 Test(arbiter, holder_that_does_nothing_is_warned_and_let_go_where_that_is_asked_for)
 {
 	a.limits.idle_ms = 20000;
