@@ -11,6 +11,12 @@ trap 'status=$?; end_tmux; (exit $status); cleanup' EXIT
 screen() { "${tmux[@]}" capture-pane -p; }
 type_in() { "${tmux[@]}" send-keys "$@"; }
 shows() { until_true sh -c "${tmux[*]} capture-pane -p | grep -q -- '$1'" || fail "the terminal does not show '$1': $(screen)"; }
+# An empty screen: what was shown before is not taken for what comes.
+screens=0
+fresh() {
+	type_in "clear; echo fresh$((++screens))" Enter
+	shows "^fresh$screens"
+}
 
 # ctrl-C while it runs: the command gets it, once.
 type_in "'$hold' -- bash -c 'trap \"echo got it; exit 9\" INT; echo ready; while :; do sleep 0.1; done'; echo status=\$?" Enter
@@ -20,7 +26,7 @@ shows '^status=9'
 [[ $(screen | grep -c '^got it\|got it$') == 1 ]] || fail "interrupted twice: $(screen)"
 
 # ctrl-Z and fg.
-type_in clear Enter
+fresh
 type_in "'$hold' -- bash -c 'echo begun; sleep 1.5; echo over'; echo status=\$?" Enter
 shows '^begun'
 type_in C-z
@@ -31,7 +37,7 @@ type_in 'echo after=$?' Enter
 shows '^after=0'
 
 # The size.
-type_in clear Enter
+fresh
 type_in "'$hold' -- bash -c 'trap \"stty size; exit 0\" WINCH; echo wide; while :; do sleep 0.1; done'; echo status=\$?" Enter
 shows '^wide'
 "${tmux[@]}" resize-window -x 90 -y 28 2>/dev/null || "${tmux[@]}" resize-pane -x 90 -y 28
@@ -49,7 +55,7 @@ until_true sh -c "! '$npuctl' tickets -N | grep -q granted" || fail "a hold goes
 # While it waits: the place and the holder, and ctrl-C leaves the queue.
 in_background "$hold" -t 60s -l nightly -- sleep 60
 until_true sh -c "'$npuctl' tickets -N | grep -q granted" || fail "not granted"
-type_in clear Enter
+fresh
 type_in "'$hold' -- echo never; echo status=\$?" Enter
 shows 'place 1'
 shows nightly
@@ -58,7 +64,7 @@ shows '^status=130'
 until_true sh -c "! '$npuctl' tickets -N | grep -q queued" || fail "it still waits"
 
 # Stopped while it waits, and gone on with.
-type_in clear Enter
+fresh
 type_in "'$hold' -- echo granted now; echo status=\$?" Enter
 shows 'place 1'
 type_in C-z
@@ -71,7 +77,7 @@ type_in 'echo after=$?' Enter
 shows '^after=0'
 
 # npuctl top goes on until it is interrupted, within the screen.
-type_in clear Enter
+fresh
 type_in "'$npuctl' top" Enter
 shows 'rows/s'
 shows 'SESSION'
