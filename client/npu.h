@@ -239,6 +239,8 @@ struct npu_status {
 	char kernel[17];		      /* what runs heads on the host */
 	bool prefetch;	  /* it asks for weights ahead of their use, for that was measured to be faster */
 	uint64_t threads; /* that run heads on the host */
+	uint64_t pass_ms; /* the pass under way has taken, for whose end all other rows wait; 0: there is none
+			   */
 };
 int npu_status(npu_client *c, struct npu_status *out);
 

@@ -91,4 +91,7 @@ json_t *json_of_ticket(const struct npu_ticket_info *t);
 
 int do_top(npu_client *c, const struct options *o); /* npuctl_top.c */
 
+/* A pass that takes so long is told: rows of other clients wait for its end. */
+enum { PASS_SHOWN_MS = 1000 };
+
 #endif

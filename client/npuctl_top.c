@@ -2,6 +2,7 @@
  * are busy. */
 #include "npuctl.h"
 #include "plain.h"
+#include "plural.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -267,10 +268,13 @@ static int print_text(const struct look *l, const struct options *o, bool termin
 	plain_line(f, "npud %s, up %s; device %s %s%s%s", s->version, table_format_uptime(up, s->uptime_ms),
 		   s->device, s->health, *s->reason ? ": " : "", s->reason);
 	fprintf(f,
-		"%.1f rows/s, %.1f requests/s, %" PRIu64 " in flight; %" PRIu64
-		" clients; %s resident; %" PRIu64 " hold, %" PRIu64 " wait\n",
-		rows, requests, s->in_flight, s->clients, table_format_bytes(bytes, s->resident_bytes),
-		s->holding, s->waiting);
+		"%.1f rows/s, %.1f requests/s, %" PRIu64 " in flight; %" PRIu64 " %s; %s resident; %" PRIu64
+		" hold, %" PRIu64 " wait\n",
+		rows, requests, s->in_flight, s->clients, plural(s->clients, "client", "clients"),
+		table_format_bytes(bytes, s->resident_bytes), s->holding, s->waiting);
+	if (s->pass_ms >= PASS_SHOWN_MS)
+		fprintf(f, "the pass under way has taken %.1f s: rows of all others wait for its end\n",
+			(double)s->pass_ms / 1e3);
 	put_tickets(f, l->tickets, o->headers);
 	put_lines(f, &l->heads, true, o->headers);
 	put_lines(f, &l->clients, false, o->headers);

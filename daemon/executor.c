@@ -139,6 +139,7 @@ static void work(void *arg)
 	while ((count = next_pass(e, parts)) != 0) {
 		double begun = clock_now(), cpu = cpu_seconds(e);
 		uint32_t rows = pass_begins(parts, count, begun);
+		e->begun = begun;
 		uv_mutex_unlock(&e->lock);
 
 		struct engine_report report = {.kernel = ""};
@@ -146,6 +147,7 @@ static void work(void *arg)
 		run_pass(e, parts, count, &report, &err);
 
 		uv_mutex_lock(&e->lock);
+		e->begun = 0;
 		pass_ended(e, parts, count, rows, clock_now() - begun, cpu_seconds(e) - cpu, &report, &err);
 		uv_async_send(&e->wake);
 	}
@@ -208,6 +210,14 @@ void executor_add(struct executor *e, struct batch_client *client, struct run *r
 	if (!e->gathering || !batch_gathers(&e->batch, e->rows_max, run->queued_ns))
 		uv_cond_signal(&e->work);
 	uv_mutex_unlock(&e->lock);
+}
+
+uint64_t executor_pass_ms(struct executor *e)
+{
+	uv_mutex_lock(&e->lock);
+	double begun = e->begun;
+	uv_mutex_unlock(&e->lock);
+	return begun > 0 ? (uint64_t)((clock_now() - begun) * 1e3) : 0;
 }
 
 uint64_t executor_passes(struct executor *e)

@@ -48,9 +48,10 @@ struct executor {
 	uv_thread_t thread;
 	uv_mutex_t lock;
 	uv_cond_t work;
-	struct batch batch; /* under lock, as all of the next four */
+	struct batch batch; /* under lock, as all of the next five */
 	struct link finished;
 	uint64_t passes; /* since the start */
+	double begun;	 /* the pass under way, by clock_now; 0: there is none */
 	bool gathering;	 /* the thread waits for company, not for work */
 	bool stop;
 	uint32_t rows_max; /* of a pass */
@@ -69,6 +70,8 @@ void executor_fini(struct executor *e); /* finishes the pass in hand; the queue 
 
 /* `run` waits for its turn in the queue of `client`, which must live until the run has left it. */
 void executor_add(struct executor *e, struct batch_client *client, struct run *run);
+/* Milliseconds that the pass under way has taken, behind which everybody's rows wait; 0: there is none. */
+uint64_t executor_pass_ms(struct executor *e);
 /* Passes so far. */
 uint64_t executor_passes(struct executor *e);
 /* `client`, none of whose runs is here or wanted any more, goes. */

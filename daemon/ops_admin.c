@@ -117,6 +117,7 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 		.refused = s->refused,
 		.rows = s->rows,
 		.passes = executor_passes(&s->executor),
+		.pass_ms = executor_pass_ms(&s->executor),
 		.upload_bytes = s->upload_bytes,
 		.in_flight = s->in_flight,
 		.fingerprint = PROTO_STR(print),

@@ -347,12 +347,17 @@ int request_wait(struct request *r, struct link *list, uint64_t wait_ms, void (*
 static void request_overdue(struct request *r)
 {
 	struct err err;
+	char behind[80] = "";
+	uint64_t pass_ms = executor_pass_ms(&r->server->executor);
 
 	r->deadline_ms = UINT64_MAX;
 	if (!executor_drop(&r->server->executor, &r->run))
 		return; /* request_ran sees what became of it */
-	err_set(&err, NPU_E_TIMED_OUT, "%s: not all rows had begun to run by the deadline",
-		proto_ops[r->op].wire);
+	if (pass_ms)
+		snprintf(behind, sizeof behind, ", for the pass under way has taken %.1f s (npuctl status)",
+			 (double)pass_ms / 1e3);
+	err_set(&err, NPU_E_TIMED_OUT, "%s: not all rows had begun to run by the deadline%s",
+		proto_ops[r->op].wire, behind);
 	request_fail(r, &err);
 }
 

@@ -55,6 +55,11 @@ for ((i = 0; i < 200; i++)); do
 done
 timeout 5 "$npuctl" ping >/dev/null || fail "no ping while a launch hangs"
 kill -0 $hung 2>/dev/null || fail "the launch did not hang, or a ping waited for it"
+# Why the rows of others wait is told.
+until "$npuctl" status | grep -q "^pass  *has taken [1-9].* wait for its end"; do
+	kill -0 $hung 2>/dev/null || fail "status does not tell of a pass that takes long: $("$npuctl" status)"
+	sleep 0.05
+done
 run_once "$work/other" "${rows[@]}" --path host
 [ "$(device_field hangs)" = 1 ] || fail "another client waits longer than a deadline: $(device_told)"
 same_bits "$work/host" "$work/other" "beside a hang"
