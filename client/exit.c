@@ -1,11 +1,11 @@
 #define _GNU_SOURCE 1
 #include "exit.h"
+#include "model.h"
 #include "own.h"
 #include "plain.h"
 #include "standard.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,17 +119,24 @@ int exit_npu(const npu_client *c, int error, const char *what)
 	return exit_complain(exit_status(error), "%s", text);
 }
 
-int exit_model(const npu_client *c, int error, const char *model)
+/* What there is to say of a model's files that cannot be had. */
+static bool is_of_input(int error)
 {
-	int status = exit_npu(c, error, NULL);
+	return error == NPU_E_IO || error == NPU_E_NOT_ALLOWED;
+}
 
-	if (error != NPU_E_IO && error != NPU_E_NOT_ALLOWED)
-		return status;
-	int fd = open(model, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return EX_NOINPUT;
-	close(fd);
-	return status;
+int exit_found(const struct err *err)
+{
+	return exit_complain(is_of_input(err->code) ? EX_NOINPUT : exit_status(err->code), "%s", err->text);
+}
+
+int exit_model(const npu_client *c, int error, const char *name)
+{
+	cleanup(model_fini) struct model m = {.files = NULL};
+	int status = exit_npu(c, error, NULL);
+	struct err err;
+
+	return is_of_input(error) && is_of_input(model_find(&m, name, &err)) ? EX_NOINPUT : status;
 }
 
 int exit_flush(int status)

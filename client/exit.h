@@ -7,6 +7,7 @@
 
 #include <sysexits.h>
 
+#include "err.h"
 #include "npu.h"
 
 enum {
@@ -38,8 +39,12 @@ int exit_help(void);
  * exit_status(error). */
 int exit_npu(const npu_client *c, int error, const char *what);
 
-/* The same for a MODEL: EX_NOINPUT where it cannot be opened, which the library does for us. */
-int exit_model(const npu_client *c, int error, const char *model);
+/* Complains of a model that model_find did not find: with EX_NOINPUT where one of its files cannot be opened.
+ */
+int exit_found(const struct err *err);
+
+/* The same for a MODEL that the library looked for. */
+int exit_model(const npu_client *c, int error, const char *name);
 
 /*
  * Flushes stdout; returns `status`, or EX_IOERR when something could not be written: with a complaint, unless

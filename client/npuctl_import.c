@@ -58,7 +58,7 @@ static int pack_model(struct load **out, const struct options *o, uint32_t tile,
 
 	reading.tile = tile;
 	if (model_find(&m, o->operands[1], &err))
-		return err.code == NPU_E_IO ? exit_complain(EX_NOINPUT, "%s", err.text) : complain_err(&err);
+		return exit_found(&err);
 	struct load_request request = packer_request(&reading);
 	if (packer_new(out, &m, &request, secret, kernels,
 		       cpus > 0 && cpus < THREADS_MAX ? (unsigned)cpus : THREADS_MAX))

@@ -125,7 +125,7 @@ int command_pack(const struct options *o, char *const *operands)
 	if (stat(o->out, &st) != 0 || !S_ISDIR(st.st_mode))
 		return exit_complain(EX_CANTCREAT, "%s: is no directory; make it first", o->out);
 	if (model_find(&m, operands[0], &err))
-		return err.code == NPU_E_IO ? exit_complain(EX_NOINPUT, "%s", err.text) : complain_err(&err);
+		return exit_found(&err);
 	output_catch();
 	kernels_pick(&kernels, cpu_have(), NULL); /* without a name there is always one */
 	hash_secret_public(&secret);

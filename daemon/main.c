@@ -1,11 +1,14 @@
+#include "admins.h"
 #include "exporter.h"
 #include "log.h"
+#include "own.h"
 #include "plain.h"
 #include "probe.h"
 #include "server.h"
 #include "standard.h"
 #include <errno.h>
 #include <getopt.h>
+#include <grp.h>
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -202,6 +205,15 @@ int main(int argc, char **argv)
 	if (config_load(&config, source, &err))
 		return fail(&err);
 	if (asked.check_config) {
+		cleanup(admins_fini) struct admins admins = {.count = 0};
+		if (admins_load(&admins, config.admin_group, &err))
+			return fail(&err);
+		if (config.group[0] && !getgrnam(config.group))
+			plain_line(
+				stderr,
+				"npud: [daemon] group is \"%s\": there is no such group; only the group that "
+				"npud runs as could connect",
+				config.group);
 		plain_line(stdout, "%s: good; socket %s, cache %s, state %s",
 			   source->file && *source->file ? source->file : "defaults", config.socket,
 			   config.cache_dir, config.state_dir);

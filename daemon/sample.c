@@ -1,5 +1,6 @@
 #include "sample.h"
 #include "own.h"
+#include "pages.h"
 #include <inttypes.h>
 #include <string.h>
 #include <sys/random.h>
@@ -12,7 +13,9 @@ int sample_init(struct sample *s, size_t band, const struct geometry *g, struct 
 	for (int i = 0; i < 2; i++)
 		s->count[i] = widths[i] < SAMPLE_COLUMNS ? widths[i] : SAMPLE_COLUMNS;
 	s->columns = calloc(g->tiles, sizeof *s->columns);
-	s->values = calloc((size_t)g->tiles * SAMPLE_COLUMNS, g->h * sizeof *s->values);
+	/* Megabytes, which no thread's heap is to keep when they are given back. */
+	s->bytes = (size_t)g->tiles * SAMPLE_COLUMNS * g->h * sizeof *s->values;
+	s->values = pages_new(&s->bytes);
 	s->band = malloc(band * sizeof *s->band);
 	if (!s->columns || !s->values || !s->band)
 		return err_set(err, NPU_E_NO_MEMORY, "no memory for a sample of %" PRIu32 " tiles", g->tiles);
@@ -32,7 +35,7 @@ int sample_init(struct sample *s, size_t band, const struct geometry *g, struct 
 void sample_fini(struct sample *s)
 {
 	free(s->columns);
-	free(s->values);
+	pages_free(s->values, s->bytes);
 	free(s->band);
 	memset(s, 0, sizeof *s);
 }

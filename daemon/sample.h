@@ -18,6 +18,7 @@ struct sample {
 	uint32_t count[2];		     /* columns of a tile; of the last one */
 	uint32_t (*columns)[SAMPLE_COLUMNS]; /* [tiles], of their tile */
 	float *values;			     /* [tiles][SAMPLE_COLUMNS][h] */
+	size_t bytes;			     /* that `values` were given, in pages */
 	float *band;			     /* room for one, decoded */
 };
 

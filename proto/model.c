@@ -301,6 +301,7 @@ static bool index_leads_to_a_file(const struct index *x, const char *folder)
 static int add_folder(struct model *m, const char *folder, struct err *err)
 {
 	cleanup(names_freep) struct names *n = calloc(1, sizeof *n);
+	cleanup(index_fini) struct index x = {.name = ""};
 	char shown[160], some[200] = "";
 
 	if (!n)
@@ -310,15 +311,17 @@ static int add_folder(struct model *m, const char *folder, struct err *err)
 		return r;
 	const char *chosen = names_choose(n);
 	if (!chosen || !is_whole(chosen)) {
-		cleanup(index_fini) struct index x = {.name = ""};
 		r = index_read(&x, folder, model_index, err);
 		if (r || (x.name[0] && index_leads_to_a_file(&x, folder)))
 			return r ? r : add_indexed(m, folder, &x, err);
 	}
 	if (chosen)
 		return add_model(m, folder, chosen, true, err);
-	if (n->count == 0 && n->part[0]) /* which says what is missing */
+	/* Either says what is missing. */
+	if (n->count == 0 && n->part[0])
 		return add_model(m, folder, n->part, true, err);
+	if (n->count == 0 && x.name[0])
+		return add_indexed(m, folder, &x, err);
 
 	err_printable(shown, sizeof shown, folder, strlen(folder));
 	if (n->count == 0)

@@ -75,6 +75,8 @@ done
 
 # What is no file, by whatever asks for a model: one sentence, which names it once.
 mkfifo "$work/pipe.gguf"
+mkdir "$work/loop" && ln -s model.safetensors "$work/loop/model.safetensors"
+mkdir "$work/one" && ln -s "$model/below" "$work/one/model.safetensors"
 python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$work/socket.gguf" || fail "python3"
 for tool in "$head run --random 1" "$head open" "$head tensors" "$npuctl plan" "$npuctl store add"; do
 	expect 66 $tool "$work/none.gguf"
@@ -86,7 +88,14 @@ for tool in "$head run --random 1" "$head open" "$head tensors" "$npuctl plan" "
 	done
 	expect 65 $tool ""
 	says "the name of the model is empty"
+	# A file of a model is one whether it was named or found.
+	for odd in loop one; do
+		expect 66 $tool "$work/$odd"
+		says "model.safetensors: cannot open" "check the"
+	done
 done
+mkdir "$work/packed"
+expect 66 "$head" pack "$work/loop" --out "$work/packed"
 
 # Activations.
 python3 - "$work" <<'PY' || fail "python3"

@@ -80,6 +80,11 @@ says "$work/pipe" "a pipe" "give a file"
 expect 64 "$npud" --no-such-option
 expect 64 "$npud" argument
 ((missing == 78)) || fail "a missing configuration: exit $missing, not 78: $missing_said"
+# Groups are looked for, too: without the one npud would not start, without the other nobody could connect.
+check 78 <<<"[daemon]"$'\n'"admin_group = no-such-group"
+says 'admin_group is "no-such-group": there is no such group'
+check 0 <<<"[daemon]"$'\n'"group = no-such-group"
+says 'group is "no-such-group": there is no such group'
 # Last: a line longer than the reader's buffer.
 check 78 <<<"[daemon]"$'\n'"socket = /$(printf 'x%.0s' {1..5000})"
 says "$work/npud.conf:2:"

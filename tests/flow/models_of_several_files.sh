@@ -73,6 +73,8 @@ for d, names in (("from-0", ["model-%05d-of-00002.safetensors" % i for i in rang
     text(work + "/" + d + "/config.json", {})
 safetensors(work + "/no-zeros/consolidated.safetensors", ["model.embed_tokens.weight"])
 text(work + "/up/model.safetensors.index.json", {"weight_map": {"lm_head.weight": "../untied.safetensors"}})
+os.mkdir(work + "/fetching")
+text(work + "/fetching/model.safetensors.index.json", {"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}})
 text(work + "/gguf/model.safetensors.index.json", {"weight_map": {"lm_head.weight": "never-fetched.safetensors"}})
 safetensors(work + "/rest/model-00003-of-00003.safetensors", ["lm_head.weight"])
 text(work + "/pickled/pytorch_model.bin", "PK")
@@ -164,9 +166,11 @@ refused() { # STATUS MODEL WORDS...
 	expect "$status" "$head" run "$model" --random 7
 	says "$@"
 }
-refused 74 "$work/hf-short" model-00002-of-00003.safetensors model.safetensors.index.json "is the download complete?"
-refused 74 "$work/rest" model-00001-of-00003.safetensors "3 files" "is the download complete?"
-refused 74 "$work/rest/model-00003-of-00003.safetensors" model-00001-of-00003.safetensors "3 files"
+refused 66 "$work/hf-short" model-00002-of-00003.safetensors model.safetensors.index.json "is the download complete?"
+refused 66 "$work/rest" model-00001-of-00003.safetensors "3 files" "is the download complete?"
+refused 66 "$work/rest/model-00003-of-00003.safetensors" model-00001-of-00003.safetensors "3 files"
+refused 66 "$work/fetching" model-00001-of-00002.safetensors model.safetensors.index.json "is the download complete?"
+refused 65 "$work/up" "names no .safetensors file beside it"
 refused 65 "$work/up/model.safetensors.index.json" "names no .safetensors file beside it"
 refused 65 "$work/pickled" "no model" "PyTorch" "save them as safetensors"
 refused 65 "$work/ggufs" "2 models" a.gguf b.gguf
