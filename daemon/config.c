@@ -3,6 +3,7 @@
 #include "directory.h"
 #include "path.h"
 #include "own.h"
+#include "proto.h"
 #include "simulation.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -68,6 +69,7 @@ static const struct key {
 	COUNT_KEY("limits", "user_in_flight", user_in_flight, 1, 4096),
 	COUNT_KEY("limits", "handles", handles, 1, 65536),
 	COUNT_KEY("limits", "user_upload", user_upload, 0, UINT64_C(1) << 50),
+	COUNT_KEY("limits", "user_replies", user_replies, PROTO_REPLY_MAX, UINT64_C(1) << 50),
 	COUNT_KEY("ticket", "default", ticket_default, 1, 30 * 86400),
 	COUNT_KEY("ticket", "max", ticket_max, 1, 30 * 86400),
 	COUNT_KEY("ticket", "grace", ticket_grace, 1, 3600),
@@ -125,6 +127,7 @@ void config_defaults(struct config *c)
 			     .user_in_flight = 256,
 			     .handles = 1024,
 			     .user_upload = UINT64_C(2) << 30,
+			     .user_replies = UINT64_C(1) << 30,
 			     .ticket_default = 600,
 			     .ticket_max = 14400,
 			     .ticket_grace = 10,

@@ -56,6 +56,7 @@ struct config {
 	uint64_t user_in_flight;   /* [limits] user_in_flight: requests of one user */
 	uint64_t handles;	   /* [limits] handles: heads and files one user may have open */
 	uint64_t user_upload;	   /* [limits] user_upload: bytes of uploads of one user */
+	uint64_t user_replies;	   /* [limits] user_replies: bytes of answers that one user has yet to take */
 	uint64_t ticket_default, ticket_max; /* [ticket] default, max: seconds of a lease */
 	uint64_t ticket_grace;		     /* [ticket] grace: seconds to finish after its end */
 	uint64_t ticket_aging;	      /* [ticket] aging: seconds after which a waiting one rises a class */

@@ -142,10 +142,13 @@ static void on_done(struct slot *s)
 			l->calls.arrived(l->arg, s, message);
 			return;
 		}
-	} else if (result) {
-		nng_msg_free(nng_aio_get_msg(s->aio));
+	} else {
+		if (result)
+			nng_msg_free(nng_aio_get_msg(s->aio));
 		if (result == NNG_ETIMEDOUT)
 			listen_disconnect(s->pipe);
+		l->calls.answered(l->arg, s);
+		s->owed = 0;
 	}
 	if (!l->stopping)
 		receive(s);

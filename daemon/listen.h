@@ -22,6 +22,8 @@ struct slot {
 	nng_aio *aio;
 	enum { SLOT_RECEIVING, SLOT_HELD, SLOT_SENDING } state;
 	uint32_t pipe;
+	uint64_t owed; /* bytes of QUOTA_REPLIES of `uid`, until the answer was taken or is lost */
+	uid_t uid;
 };
 
 struct peer {
@@ -39,6 +41,8 @@ struct listen_calls {
 	void (*dead)(void *arg, uint32_t pipe);
 	/* `message` and the slot are the receiver's until slot_answer or slot_drop. */
 	void (*arrived)(void *arg, struct slot *slot, nng_msg *message);
+	/* The answer was taken, or is lost. */
+	void (*answered)(void *arg, const struct slot *slot);
 };
 
 struct listener {

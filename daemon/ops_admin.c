@@ -51,6 +51,7 @@ int on_hello(struct request *r, const struct req_hello *q, struct rep_hello *a, 
 	a->user_in_flight = c->user_in_flight;
 	a->user_handles = c->handles;
 	a->user_upload = c->user_upload;
+	a->user_replies = c->user_replies;
 	return 0;
 }
 

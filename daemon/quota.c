@@ -16,6 +16,7 @@ static const struct {
 	[QUOTA_SIDE] = {"connections to the side socket", "close some", 100},
 	[QUOTA_SIDE_REFUSED] = {"refused connections to the side socket", "close some", 100},
 	[QUOTA_HANDLES] = {"files and heads open", "close some", 1000},
+	[QUOTA_REPLIES] = {"bytes of results that were not taken", "read them", 100},
 	[QUOTA_UPLOAD] = {"bytes in uploads", "close some (file.close)", 1000},
 };
 

@@ -57,6 +57,8 @@ static void release(struct request *r)
 		handle_close(r->fleeting);
 	r->server->in_flight--;
 	quota_give(&r->server->quota, r->uid, QUOTA_IN_FLIGHT);
+	if (r->reply_bytes)
+		quota_give_bytes(&r->server->quota, r->uid, QUOTA_REPLIES, r->reply_bytes);
 	if (r->object)
 		object_release(r->object);
 	if (r->once)
@@ -71,10 +73,12 @@ static void release(struct request *r)
 static void finish(struct request *r, const void *reply, const struct err *err)
 {
 	struct slot *slot = r->slot;
-	nng_msg *message;
+	nng_msg *message = NULL;
 	msgpack_packer packer;
 
-	if (nng_msg_alloc(&message, 0)) {
+	/* Room at once, for a message that grows is there twice. */
+	if (nng_msg_alloc(&message, 0) || (!err && nng_msg_reserve(message, r->reply_bytes))) {
+		nng_msg_free(message);
 		slot_drop(slot); /* no memory for an answer: the client's own limit ends its wait */
 		release(r);
 		return;
@@ -85,6 +89,9 @@ static void finish(struct request *r, const void *reply, const struct err *err)
 		proto_write_error(&packer, r->in.req, err);
 	} else {
 		proto_write_reply(&packer, r->op, r->in.req, reply);
+		slot->owed = r->reply_bytes;
+		slot->uid = r->uid;
+		r->reply_bytes = 0;
 	}
 	if (r->once)
 		reply_keep(take(&r->once), nng_msg_body(message), nng_msg_len(message));

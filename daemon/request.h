@@ -44,6 +44,7 @@ struct request {
 	struct run run;
 	enum ticket_class class; /* of the hold it is sent under */
 	struct object *object;	 /* held */
+	uint64_t reply_bytes;	 /* of the answer, in the user's QUOTA_REPLIES until it was taken */
 
 	struct reply *once; /* where its answer is kept for a repeat; NULL: nowhere */
 };

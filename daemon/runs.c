@@ -1,8 +1,10 @@
 #include "runs.h"
+#include "unsent.h"
 #include "work.h"
 #include <string.h>
 
-static int check_ask(const struct run_ask *q, const struct geometry *g, struct err *err)
+/* `reply`: bytes of the answer, about. */
+static int check_ask(const struct run_ask *q, const struct geometry *g, uint64_t *reply, struct err *err)
 {
 	uint64_t x_bytes = q->rows * g->h * sizeof(float);
 
@@ -19,16 +21,35 @@ static int check_ask(const struct run_ask *q, const struct geometry *g, struct e
 	if (q->want == WANT_TOP && (q->k == 0 || q->k > g->nv))
 		return err_set(err, NPU_E_BAD_VALUE, "k is %llu; 1 to %u words can be had",
 			       (unsigned long long)q->k, g->nv);
-	uint64_t reply = q->rows * (q->want == WANT_LOGITS ? UINT64_C(4) * g->nv : 8 * q->k) + 4096;
-	if (reply > PROTO_REPLY_MAX) {
+	*reply = q->rows * (q->want == WANT_LOGITS ? UINT64_C(4) * g->nv : 8 * q->k) + 4096;
+	if (*reply > PROTO_REPLY_MAX) {
 		err_set(err, NPU_E_TOO_LARGE,
 			"the answer would have %llu bytes; a reply may have %u: ask for fewer rows",
-			(unsigned long long)reply, PROTO_REPLY_MAX);
-		err->detail.needed = reply;
+			(unsigned long long)*reply, PROTO_REPLY_MAX);
+		err->detail.needed = *reply;
 		err->detail.limit = PROTO_REPLY_MAX;
 		return err->code;
 	}
 	return 0;
+}
+
+/* What the user asked for and has not taken leaves room for `reply` bytes more. */
+static int check_room(const struct request *r, uint64_t reply, struct err *err)
+{
+	const uint64_t limit = r->server->config.user_replies;
+	uint64_t depth = quota_used(&r->server->quota, r->uid, QUOTA_REPLIES) + unsent_to(r->uid);
+
+	if (depth <= limit && reply <= limit - depth)
+		return 0;
+	err_set(err, NPU_E_BUSY,
+		"user %u has %llu bytes of results that were not taken, of %llu allowed; read them, or ask "
+		"again in 100 ms",
+		(unsigned)r->uid, (unsigned long long)depth, (unsigned long long)limit);
+	err->detail.needed = reply;
+	err->detail.depth = depth;
+	err->detail.limit = limit;
+	err->detail.retry_ms = 100;
+	return err->code;
 }
 
 /* Rows that may share a pass: of one object, and alike in whatever the pass depends on. */
@@ -63,7 +84,8 @@ int run_on(struct request *r, struct handle *h, const struct run_ask *q, struct 
 		return err_set(err, NPU_E_INTERNAL,
 			       "the weights were damaged in memory and are not used any more: close them and "
 			       "open them again");
-	int result = check_ask(q, &h->object->geometry, err);
+	uint64_t reply = 0;
+	int result = check_ask(q, &h->object->geometry, &reply, err);
 	if (result)
 		return result;
 	run->path = q->path.size ? path_of(q->path.data, q->path.size) : r->server->path;
@@ -77,8 +99,13 @@ int run_on(struct request *r, struct handle *h, const struct run_ask *q, struct 
 				     .device = run->path == PATH_DEVICE && h->object->target.device};
 	struct work_place place;
 	result = work_place(&r->server->tickets.arbiter, server_now(), &ask, &place, err);
+	if (result == 0)
+		result = check_room(r, reply, err);
+	if (result == 0)
+		result = quota_take_bytes(&r->server->quota, r->uid, QUOTA_REPLIES, reply, UINT64_MAX, err);
 	if (result)
 		return result;
+	r->reply_bytes = reply;
 	r->class = place.class;
 	run->ticket = place.group;
 	run->target = &h->object->target;

@@ -17,7 +17,7 @@ struct run_ask {
 
 /*
  * Checks `q` against the weights and queues it: LATER, and the answer follows from request_ran.
- * NO_SUCH_HANDLE, BAD_VALUE, BAD_COUNT, TOO_LARGE, or why the handle has no weights.
+ * NO_SUCH_HANDLE, BAD_VALUE, BAD_COUNT, TOO_LARGE, BUSY, or why the handle has no weights.
  */
 int run_begin(struct request *r, const struct run_ask *q, struct err *err);
 /* The same for a handle that has settled, whatever number it has. */

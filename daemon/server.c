@@ -44,6 +44,13 @@ static void on_arrived(void *arg, struct slot *slot, nng_msg *message)
 	request_arrived(arg, slot, message);
 }
 
+static void on_answered(void *arg, const struct slot *slot)
+{
+	struct server *s = arg;
+	if (slot->owed)
+		quota_give_bytes(&s->quota, slot->uid, QUOTA_REPLIES, slot->owed);
+}
+
 static bool answers_under_way(const struct server *s)
 {
 	for (const struct link *at = s->listener.slots.next; at != &s->listener.slots; at = at->next)
@@ -173,7 +180,7 @@ static int begin_compute(struct server *s, struct err *err)
 /* Lets clients in. From here on callbacks may be queued, and none runs before server_run. */
 static int begin_listening(struct server *s, struct err *err)
 {
-	static const struct listen_calls calls = {on_born, on_dead, on_arrived};
+	static const struct listen_calls calls = {on_born, on_dead, on_arrived, on_answered};
 	const struct config *c = &s->config;
 
 	int r = listener_init(&s->listener, &s->loop, c->socket, (unsigned)c->connections,

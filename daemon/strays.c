@@ -6,6 +6,7 @@
  * broken, and shutdown gives one with something unread to the undertaker.
  */
 #include "undertaker.h"
+#include "unsent.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -49,6 +50,7 @@ __attribute__((visibility("default"))) int shutdown(int fd, int how)
 	/* A copy: NNG closes its own, behind which nothing is left to let go of, or ours still is. */
 	if (how == SHUT_RDWR && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0)
 		undertaker_take(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+	unsent_note(fd, 0);
 	errno = error;
 	return r;
 }

@@ -90,6 +90,8 @@ void slot_answer(struct slot *s, nng_msg *message)
 	}
 	proto_end(&in);
 	nng_msg_free(message);
+	if (s->owed)
+		quota_give_bytes(&indoors()->quota, s->uid, QUOTA_REPLIES, s->owed);
 	slot_drop(s);
 }
 
