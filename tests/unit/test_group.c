@@ -446,6 +446,33 @@ Test(group, an_embedding_does_not_stand_in_for_a_head_in_a_form_that_is_not_read
 	cr_expect_str_eq(head(&bias, &why, &value), "model.embed_tokens.weight");
 }
 
+/* They were made from the embedding, and are what its engine multiplies with. */
+Test(group, a_head_of_fastflowlms_tiles_is_the_head_of_a_tied_model)
+{
+	static const struct {
+		const char *dtype, *head;
+	} cases[] = {{"I8", "lm_head.weight"}, {"U8", "model.embed_tokens.weight"}};
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		cleanup(model_fini) struct model m = {.count = 0};
+		static char file[8 + 256 + 5120 + 32 * 8];
+		const struct tensor *t;
+		enum head_reason why;
+		uint64_t used = (uint64_t)sprintf(
+			file + 8,
+			"{\"lm_head.weight\":{\"dtype\":\"%s\",\"shape\":[1,5120],\"data_offsets\":[0,5120]},"
+			"\"model.embed_tokens.weight\":{\"dtype\":\"BF16\",\"shape\":[32,4],\"data_offsets\":"
+			"[5120,5376]}}",
+			cases[i].dtype);
+		memcpy(file, &used, 8);
+		add(&m, "model.q4nx", file, 8 + used + 5376);
+		add_text(&m, "config.json", "{\"tie_word_embeddings\":true}");
+		cr_assert_eq(open_model(&m), 0, "%s", m.err.text);
+		cr_assert_eq(container_head(m.c, NULL, &t, &why, &m.err), 0, "%s", m.err.text);
+		cr_expect_str_eq(t->name, cases[i].head);
+	}
+}
+
 Test(group, a_bias_beside_the_head_is_pointed_out)
 {
 	static const struct {
