@@ -184,8 +184,8 @@ static const char *field_of(const char *file)
 		{"safetensors/utf8", "decode byte"},
 		{"safetensors/t-neg", "dimension 0"},
 		{"safetensors/t-float", "dimension 0"},
-		{"safetensors/t-obj", "shape"},
-		{"safetensors/t-null", "shape"},
+		{"safetensors/t-obj", "shape is missing"},
+		{"safetensors/t-null", "shape is missing"},
 		{"safetensors/t-wrapb", "above 2^64"},
 		{"safetensors/t-wrap4", "shape's product"},
 		{"safetensors/t-large", "data_offsets"},
@@ -196,7 +196,7 @@ static const char *field_of(const char *file)
 		{"safetensors/t-u64", "too big integer"},
 		{"safetensors/t-", "header at byte"},
 		{"safetensors/dtype", "dtype"},
-		{"safetensors/no-shape", "shape"},
+		{"safetensors/no-shape", "shape is missing"},
 		{"safetensors/no-data", "data_offsets"},
 		{"safetensors/dup", "duplicate"},
 		{"safetensors/short", "data_offsets"},
@@ -620,6 +620,88 @@ Test(container, names_and_keys_that_come_twice_are_refused)
 	cleanup(closep) int other = file_of(keys.at, keys.size);
 	cr_expect_eq(open_one(&c, other, "test", &err), NPU_E_BAD_CONTAINER);
 	cr_expect(strstr(err.text, "keys are the same"), "%s", err.text);
+}
+
+/* A whole header whose only key has so many bytes, and a value of that type. */
+static int gguf_of_key(size_t size, const char *key, uint32_t type)
+{
+	cleanup(freep) unsigned char *file = calloc(1, 24 + 8 + size + 4 + 8 + 64);
+	uint64_t numbers[3] = {0, 1, size};
+
+	memcpy(file, "GGUF\3\0\0", 8);
+	memcpy(file + 8, numbers, sizeof numbers);
+	memset(file + 32, 'k', size);
+	memcpy(file + 32, key, strlen(key));
+	memcpy(file + 32 + size, &type, 4);
+	return file_of(file, 24 + 8 + size + 4 + 8 + 64);
+}
+
+Test(container, a_key_has_a_name_of_a_length_that_the_format_knows)
+{
+	static const struct {
+		size_t size;
+		int code;
+	} sizes[] = {{0, NPU_E_BAD_CONTAINER}, {1, 0}, {65535, 0}, {65536, NPU_E_BAD_CONTAINER}};
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		cleanup(container_freep) struct container *c = NULL;
+		cleanup(closep) int fd = gguf_of_key(sizes[i].size, "", 4);
+		struct err err = {0};
+		cr_expect_eq(open_one(&c, fd, "test", &err), sizes[i].code, "%zu: %s", sizes[i].size,
+			     err.text);
+		cr_expect(!sizes[i].code || strstr(err.text, "1 to 65535"), "%s", err.text);
+	}
+}
+
+Test(container, a_number_of_splits_is_a_whole_number)
+{
+	for (uint32_t type = 0; type < 14; type++) {
+		bool whole = type < 6 || type == 10 || type == 11;
+		cleanup(container_freep) struct container *c = NULL;
+		cleanup(closep) int fd = gguf_of_key(strlen("split.count"), "split.count", type);
+		struct err err = {0};
+		cr_expect_eq(open_one(&c, fd, "test", &err), whole ? 0 : NPU_E_BAD_CONTAINER, "type %u: %s",
+			     type, err.text);
+		cr_expect(whole || strstr(err.text, "no whole number"), "type %u: %s", type, err.text);
+	}
+}
+
+Test(container, more_values_than_any_header_has_are_not_parsed)
+{
+	enum { VALUES = 2000001 };
+	cleanup(freep) char *header = malloc(2 * VALUES + 64);
+	size_t used = (size_t)sprintf(header, "{\"a\":[0");
+	cleanup(container_freep) struct container *c = NULL;
+	struct err err = {0};
+
+	for (int i = 0; i < VALUES; i++, used += 2)
+		memcpy(header + used, ",0", 2);
+	memcpy(header + used, "]}", 3);
+	cleanup(closep) int fd = safetensors_of(header, "", 0);
+	cr_expect_eq(open_one(&c, fd, "test", &err), NPU_E_BAD_CONTAINER);
+	cr_expect(strstr(err.text, "more than 2000000 values"), "%s", err.text);
+}
+
+Test(container, more_rows_than_a_number_has_bits_for_are_too_large)
+{
+	const uint64_t rows = (UINT64_C(1) << 32) + 1;
+	char header[128];
+	cleanup(container_freep) struct container *c = NULL;
+	const struct tensor *t;
+	enum head_reason why;
+	struct matrix m;
+	struct err err = {0};
+
+	snprintf(header, sizeof header,
+		 "{\"lm_head.weight\":{\"dtype\":\"F16\",\"shape\":[%" PRIu64
+		 ",1],\"data_offsets\":[0,%" PRIu64 "]}}",
+		 rows, 2 * rows);
+	cleanup(closep) int fd = safetensors_of(header, "", 0);
+	cr_assert_eq(ftruncate(fd, (off_t)(8 + strlen(header) + 2 * rows)), 0);
+	cr_assert_eq(open_one(&c, fd, "test", &err), 0, "%s", err.text);
+	cr_assert_eq(container_head(c, NULL, &t, &why, &err), 0);
+	cr_expect_eq(matrix_init(&m, c, t, NULL, false, &err), NPU_E_TOO_LARGE);
+	cr_expect(strstr(err.text, "4294967297") && err.detail.needed == rows, "%s", err.text);
 }
 
 /* What takes no place on a disk could be read for hours, and whoever gave it may have gone. */

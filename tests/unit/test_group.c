@@ -201,8 +201,11 @@ Test(group, the_head_is_found_in_whichever_shard_has_it)
 
 Test(group, shards_need_no_index)
 {
-	cleanup(model_fini) struct model m = {.count = 0};
+	cleanup(model_fini) struct model m = {.count = 0}, config = {.count = 0};
 
+	add_text(&config, "config.json", "{}");
+	add_two(&config);
+	cr_expect_eq(open_model(&config), 0, "%s", config.err.text);
 	add_two(&m);
 	cr_assert_eq(open_model(&m), 0, "%s", m.err.text);
 	cr_expect_eq(container_tensor(m.c, 1)->file, 1);
@@ -499,7 +502,15 @@ Test(group, a_bias_beside_the_head_is_pointed_out)
 Test(group, side_files_that_do_not_belong_are_refused)
 {
 	cleanup(model_fini) struct model tie = {.count = 0}, other = {.count = 0}, twice = {.count = 0},
-					 alone = {.count = 0};
+					 alone = {.count = 0}, gguf = {.count = 0}, vast = {.count = 0};
+
+	add_gguf(&gguf, "m.gguf", 0, 0, 0, "output.weight");
+	add_text(&gguf, "config.json", "{}");
+	refused(&gguf, "config.json", "has everything in itself");
+	add_safetensors(&vast, "model.safetensors", "a", NULL, 1);
+	add_text(&vast, "config.json", "{}");
+	cr_assert_eq(ftruncate(vast.files[1].fd, (64 << 20) + 1), 0);
+	refused(&vast, "config.json", "67108865 bytes of JSON");
 
 	add_safetensors(&tie, "model.safetensors", "a", NULL, 1);
 	add_text(&tie, "config.json", "{\"tie_word_embeddings\":1}");

@@ -166,6 +166,38 @@ Test(q4hi, what_no_packer_writes_is_refused_with_a_sound_hash)
 	refused(fd, "code 70", "-128");
 }
 
+Test(q4hi, what_cannot_be_an_image_is_refused_where_nothing_is_expected_too)
+{
+	static const uint32_t shapes[][2] = {{0, 3}, {65, 3}, {64, 0}};
+	struct err err;
+
+	for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
+		struct image i = some_image();
+		cleanup(closep) int fd = file_of(&i);
+		cr_assert_eq(pwrite(fd, shapes[n], 8, 8), 8);
+		cr_expect_eq(check(fd, 0, 0, &err), NPU_E_BAD_IMAGE);
+		cr_expect(strstr(err.text, "kd is a multiple of 64"), "%s", err.text);
+	}
+	cleanup(closep) int folder = open("/", O_RDONLY | O_CLOEXEC);
+	cr_expect_eq(check(folder, 0, 0, &err), NPU_E_BAD_IMAGE);
+	cr_expect(strstr(err.text, "not a regular file"), "%s", err.text);
+}
+
+Test(q4hi, as_many_bytes_are_written_as_the_header_says)
+{
+	cleanup(closep) int fd = memfd_create("q4hi", MFD_CLOEXEC);
+	static const int8_t codes[64 * 3 + 13];
+	struct q4hi_writer w;
+	struct err err;
+
+	cr_assert_eq(q4hi_begin(&w, fd, "test", 64, 3, &err), 0);
+	cr_expect_eq(q4hi_add(&w, codes, 64 * 3 + 13, &err), NPU_E_BAD_COUNT);
+	cr_expect(strstr(err.text, "only 204"), "%s", err.text);
+	cr_assert_eq(q4hi_add(&w, codes, 64 * 3, &err), 0);
+	cr_expect_eq(q4hi_end(&w, &err), NPU_E_BAD_COUNT);
+	cr_expect(strstr(err.text, "192 of 204"), "%s", err.text);
+}
+
 Test(q4hi, a_file_that_shrinks_meanwhile_has_changed)
 {
 	struct image i = some_image();
