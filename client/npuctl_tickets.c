@@ -71,7 +71,7 @@ static int do_list(npu_client *c, const struct options *o)
 
 	int error = npu_tickets(c, add_ticket, &l, &draining);
 	int status = print_listing(&l, c, o, "tickets", error);
-	if (!error && draining && !o->json)
+	if (!error && draining && !o->json && o->headers)
 		puts("nothing is granted until npuctl resume");
 	return status;
 }

@@ -185,8 +185,9 @@ const char *tickets_why(struct tickets *ts, const struct ticket *t, char *to, si
 	else if (t->is.state == TICKET_EXPIRING)
 		snprintf(to, room, "its grace runs: %s", t->is.reason);
 	else if (t->is.state == TICKET_GRANTED && t->is.expires_ms)
-		snprintf(to, room, "it has the NPU for another %s",
-			 ticket_time(time, t->is.expires_ms > now ? t->is.expires_ms - now : 0));
+		snprintf(to, room, "it has the NPU for another %s%s%s",
+			 ticket_time(time, t->is.expires_ms > now ? t->is.expires_ms - now : 0),
+			 t->is.told_to_yield ? ": " : "", t->is.told_to_yield ? t->is.reason : "");
 	else if (t->is.state == TICKET_GRANTED)
 		snprintf(to, room, "it has the NPU until it lets go or another waits");
 	else if (t->is.state == TICKET_OFFERED)

@@ -37,6 +37,8 @@ expect 75 "$hold" -- true
 says "has 6 tickets already" "holder" "for another"
 
 expect 0 "$npuctl" drain
+[ "$("$npuctl" tickets -N | awk '$1 !~ /^[0-9]+$/')" = "" ] || fail "tickets -N has more than tickets: $("$npuctl" tickets -N)"
+"$npuctl" tickets | grep -q "nothing is granted until npuctl resume" || fail "tickets does not say that it drains"
 grep -q "1 still holds the NPU" "$work/out" || fail "drain: $(cat "$work/out")"
 expect 0 "$npuctl" tickets revoke 1 "making room"
 sleep 0.5
@@ -98,6 +100,18 @@ expect 0 "$npuctl" who --json
 grep -q '"lock_keeper": *""' "$work/out" || fail "the lock is free: $(cat "$work/out")"
 # Who uses it under a ticket is no neighbour.
 expect 0 "$hold" -- sh -c "exec 5<'$work/node'; '$npuctl' who | grep -q nobody"
+
+# One without an end has got one when another waits, and is told why.
+in_background "$hold" -s -t 0 -l server -- sleep 30
+server=${children[-1]}
+until_true sh -c "'$npuctl' tickets -N | grep -q granted" || fail "not granted"
+id=$("$npuctl" tickets -N | awk 'NR==1 { print $1 }')
+expect 0 "$npuctl" why "$id"
+grep -q "until it lets go or another waits" "$work/out" || fail "why: $(cat "$work/out")"
+in_background "$hold" -- true
+until_true sh -c "'$npuctl' why $id | grep -q 'for another .* s: it had no end and ticket'" || fail "why: $("$npuctl" why "$id")"
+kill "$server"
+until_true sh -c "[ -z \"\$('$npuctl' tickets -N)\" ]" || fail "tickets are left: $("$npuctl" tickets)"
 
 # Another user may look, and not revoke.
 if [[ $(id -u) == 0 ]]; then
