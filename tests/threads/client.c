@@ -111,6 +111,14 @@ static void stop_daemon(void)
 {
 	kill(daemon_pid, SIGTERM);
 	waitpid(daemon_pid, NULL, 0);
+	daemon_pid = 0;
+}
+
+/* At the end of a run that was given up. */
+static void kill_daemon(void)
+{
+	if (daemon_pid > 0)
+		kill(daemon_pid, SIGKILL);
 }
 
 static npu_client *connect_one(const char *name)
@@ -462,6 +470,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof x / sizeof *x; i++)
 		x[i] = (float)(int)(i * 2654435761u % 2001) / 256.0f - 4.0f;
 
+	atexit(kill_daemon);
 	start_daemon(bin);
 	npu_client *c = connect_one("first");
 	npu_head *head = open_one(c);
