@@ -16,6 +16,8 @@
 #include <string.h>
 
 #define THREADS_MAX 4
+#define OF_A_DEVICE \
+	"where it was cut for a kernel of a device: npuctl store add has npud pack it so; nothing was kept"
 
 static int complain_err(const struct err *err)
 {
@@ -116,7 +118,7 @@ static int compare(const struct load *l, const char *path, uint32_t number)
 	if (q.kd != g->kd || q.nd != g->nd)
 		return exit_complain(EX_DATAERR,
 				     "%s: geometry: kd %" PRIu32 ", nd %" PRIu32 "; of this model kd %" PRIu32
-				     ", nd %" PRIu32 " was expected; nothing was kept",
+				     ", nd %" PRIu32 " was expected; " OF_A_DEVICE,
 				     path, q.kd, q.nd, g->kd, g->nd);
 	if (q4hi_read(&q, codes, scales, &err))
 		return complain_err(&err);
@@ -166,6 +168,8 @@ static int compare_all(struct load *l, const struct options *o)
 	progress_begin(&progress);
 	int r = packer_pack(l, show, &progress, &err);
 	progress_end(&progress);
+	if (r == NPU_E_BAD_GEOMETRY)
+		return exit_complain(EX_DATAERR, "%s; " OF_A_DEVICE, err.text);
 	if (r)
 		return complain_err(&err);
 	int status = sort_files(&files, o, l->geometry.tiles);

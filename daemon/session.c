@@ -108,14 +108,24 @@ struct session *session_of_token(struct server *server, const void *token, size_
 	return NULL;
 }
 
+/* What messages call a file, which need not have been given a name. */
+static void show_name(char to[129], const char *name, size_t size)
+{
+	if (size)
+		err_printable(to, 129, name, size);
+	else
+		snprintf(to, 129, "a file without a name");
+}
+
 /* A file of the model that `of` began, without a descriptor yet. */
 static int file_new(struct file **out, struct session *s, const char *shown, uint64_t of, struct err *err)
 {
 	const struct file *first = of ? session_file(s, of) : NULL;
 	if (of && !first)
 		return err_set(err, NPU_E_NO_SUCH_HANDLE,
-			       "%s: this session has no file %llu whose model it could belong to", shown,
-			       (unsigned long long)of);
+			       "%s: this session has no file %llu whose model it could belong to; `of` is an "
+			       "earlier file of it, or 0",
+			       shown, (unsigned long long)of);
 	struct file *f = calloc(1, sizeof *f);
 	if (!f)
 		return err_set(err, NPU_E_NO_MEMORY, "%s: out of memory", shown);
@@ -140,7 +150,7 @@ int session_add_file(struct session *s, int fd, const char *name, size_t name_si
 	char shown[129];
 	struct file *f;
 
-	err_printable(shown, sizeof shown, name, name_size);
+	show_name(shown, name, name_size);
 	int r = file_new(&f, s, shown, of, err);
 	if (r)
 		return r;
@@ -155,7 +165,7 @@ int session_add_upload(struct session *s, const char *name, size_t name_size, ui
 	char shown[129];
 	struct file *f;
 
-	err_printable(shown, sizeof shown, name, name_size);
+	show_name(shown, name, name_size);
 	int r = file_new(&f, s, shown, of, err);
 	if (r)
 		return r;

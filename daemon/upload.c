@@ -58,7 +58,8 @@ int upload_new(struct upload **out, int *fd, struct server *server, uid_t uid, c
 	       uint64_t size, struct err *err)
 {
 	if (size == 0)
-		return err_set(err, NPU_E_BAD_VALUE, "%s: an upload of no bytes", name);
+		return err_set(err, NPU_E_BAD_VALUE, "%s: an upload of no bytes: say how many the file has",
+			       name);
 	struct upload *room = calloc(1, sizeof *room);
 	if (!room)
 		return err_set(err, NPU_E_NO_MEMORY, "%s: no memory for an upload", name);

@@ -86,6 +86,13 @@ says "--layout"
 cp "${files[0]}" "$work/x.q4hi"
 expect 64 "$npuctl" store import "$work/m1.safetensors" "$work/x.q4hi"
 says "which tile"
+# Geometries that only a device's kernel has: wider than the vocabulary, deeper than the model.
+"$NPUD_BIN/tests/make-model" "$work/narrow.safetensors" 300 200 && "$NPUD_BIN/tests/make-model" "$work/flat.safetensors" 3000 100 ||
+	fail "make-model"
+expect 65 "$npuctl" store import "$work/narrow.safetensors" "$work"/packed/*-t0.q4hi
+says "T=1024 does not go" "cut for a kernel of a device: npuctl store add"
+expect 65 "$npuctl" store import "$work/flat.safetensors" "$work"/packed/*.q4hi
+says "kd 256, nd 1024" "kd 128" "cut for a kernel of a device: npuctl store add"
 
 expect 0 "$npuctl" store import "$work/m1.safetensors" "${files[@]}"
 said=$("$head" open "$work/m1.safetensors" --tile 1024 --json) || fail "open"

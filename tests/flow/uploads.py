@@ -57,6 +57,7 @@ def same_as_passed():
 
 def in_order_or_not_at_all():
     check("no bytes" in refused("BAD_VALUE", "upload.begin", name="m", bytes=0).message, "none")
+    check(refused("BAD_VALUE", "upload.begin", bytes=0).message.startswith("a file without a name: "), "no name")
     refused("NO_SUCH_HANDLE", "upload.begin", name="m", bytes=9, of=999)
     refused("NO_SUCH_HANDLE", "upload.put", file=999, at=0, data=b"x")
     refused("NO_SUCH_HANDLE", "upload.end", file=999)
