@@ -5,7 +5,7 @@ grep -qE '__asan_init|__tsan_init' "$npud" && skip "a sanitizer takes memory of 
 python3 - "$work" <<'PY' || fail "python3"
 import json, struct, sys
 work = sys.argv[1]
-NV, H = 32000, 2048
+NV, H = 32000, 1024
 def file(name, header, size):
     with open(work + "/" + name, "wb") as f:
         f.write(header)
