@@ -213,6 +213,7 @@ NPU_API int npu_status(npu_client *c, struct npu_status *out)
 		.prefetch = p.prefetch,
 		.threads = p.threads,
 		.pass_ms = p.pass_ms,
+		.draining = p.draining,
 	};
 	call_copy(out->kernel, sizeof out->kernel, p.kernel);
 	call_copy(out->reason, sizeof out->reason, p.reason);

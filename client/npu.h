@@ -241,6 +241,7 @@ struct npu_status {
 	uint64_t threads; /* that run heads on the host */
 	uint64_t pass_ms; /* the pass under way has taken, for whose end all other rows wait; 0: there is none
 			   */
+	bool draining;	  /* no ticket is granted: an administrator drains the daemon, or it ends */
 };
 int npu_status(npu_client *c, struct npu_status *out);
 

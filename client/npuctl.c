@@ -62,7 +62,7 @@ static int do_status(npu_client *c, const struct options *o)
 	if (o->json)
 		return print_json(json_pack(
 			"{so so so so so so so so sb sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI "
-			"sI sI sI}",
+			"sI sI sI sb}",
 			"socket", table_json_string(npu_socket(c)), "version", table_json_string(s.version),
 			"device", table_json_string(s.device), "health", table_json_string(s.health),
 			"reason", table_json_string(s.reason), "trouble", table_json_string(s.trouble),
@@ -77,7 +77,7 @@ static int do_status(npu_client *c, const struct options *o)
 			(json_int_t)s.contexts_max, "passes", (json_int_t)s.passes, "upload_bytes",
 			(json_int_t)s.upload_bytes, "holding", (json_int_t)s.holding, "waiting",
 			(json_int_t)s.waiting, "idle_ms", (json_int_t)s.idle_ms, "pass_ms",
-			(json_int_t)s.pass_ms));
+			(json_int_t)s.pass_ms, "draining", s.draining));
 	print_stranger("socket", npu_socket(c));
 	print_stranger("version", s.version);
 	print_stranger("device", s.device);
@@ -105,6 +105,8 @@ static int do_status(npu_client *c, const struct options *o)
 	printf("%-10s  %" PRIu64 " in %" PRIu64 " %s\n", "rows", s.rows, s.passes,
 	       plural(s.passes, "pass", "passes"));
 	printf("%-10s  %" PRIu64 "\n", "in flight", s.in_flight);
+	if (s.draining)
+		printf("%-10s  no ticket is granted: npuctl resume ends that\n", "draining");
 	if (s.pass_ms >= PASS_SHOWN_MS)
 		printf("%-10s  has taken %.1f s: rows of all others wait for its end\n", "pass",
 		       (double)s.pass_ms / 1e3);

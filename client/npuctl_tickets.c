@@ -222,7 +222,10 @@ static int print_count(npu_client *c, const struct options *o, int error, const 
 		return exit_npu(c, error, NULL);
 	if (o->json)
 		return print_json(json_pack("{sI}", name, (json_int_t)count));
-	printf("%" PRIu64 " %s\n", count, sentence);
+	if (count)
+		printf("%" PRIu64 " %s\n", count, sentence);
+	else
+		printf("nobody %s\n", sentence);
 	return 0;
 }
 
@@ -231,7 +234,7 @@ int do_drain(npu_client *c, const struct options *o)
 	uint64_t holding = 0;
 	int error = npu_drain(c, &holding);
 	return print_count(c, o, error, "holding", holding,
-			   plural(holding, "still holds the NPU; nothing more is granted",
+			   plural(holding ? holding : 1, "still holds the NPU; nothing more is granted",
 				  "still hold the NPU; nothing more is granted"));
 }
 
@@ -240,7 +243,7 @@ int do_resume(npu_client *c, const struct options *o)
 	uint64_t waiting = 0;
 	int error = npu_resume(c, &waiting);
 	return print_count(c, o, error, "waiting", waiting,
-			   plural(waiting, "waits for the NPU; tickets are granted again",
+			   plural(waiting ? waiting : 1, "waits for the NPU; tickets are granted again",
 				  "wait for the NPU; tickets are granted again"));
 }
 

@@ -119,6 +119,7 @@ int on_status(struct request *r, const struct req_status *q, struct rep_status *
 		.rows = s->rows,
 		.passes = executor_passes(&s->executor),
 		.pass_ms = executor_pass_ms(&s->executor),
+		.draining = s->tickets.arbiter.draining,
 		.upload_bytes = s->upload_bytes,
 		.in_flight = s->in_flight,
 		.fingerprint = PROTO_STR(print),

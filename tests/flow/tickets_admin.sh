@@ -40,6 +40,7 @@ expect 0 "$npuctl" drain
 [ "$("$npuctl" tickets -N | awk '$1 !~ /^[0-9]+$/')" = "" ] || fail "tickets -N has more than tickets: $("$npuctl" tickets -N)"
 "$npuctl" tickets | grep -q "nothing is granted until npuctl resume" || fail "tickets does not say that it drains"
 grep -q "1 still holds the NPU" "$work/out" || fail "drain: $(cat "$work/out")"
+"$npuctl" status | grep -q '^draining .*npuctl resume' || fail "status does not say that it drains: $("$npuctl" status)"
 expect 0 "$npuctl" tickets revoke 1 "making room"
 sleep 0.5
 [ ! -e "$work/order" ] || fail "granted while draining"
@@ -51,7 +52,10 @@ wait "$daemon_pid" 2>/dev/null
 start_daemon --config "$work/npud.conf"
 sleep 0.5
 [ ! -e "$work/order" ] || fail "granted while draining, after a restart"
+expect 0 "$npuctl" drain
+grep -q "^nobody still holds the NPU" "$work/out" || fail "drain: $(cat "$work/out")"
 expect 0 "$npuctl" resume
+"$npuctl" status --json | jq -e '.draining == false' >/dev/null || fail "status: $("$npuctl" status --json)"
 all_ran() { [ "$(wc -l <"$work/order" 2>/dev/null)" = 3 ]; }
 # Who waited connects again in its own time.
 until_true all_ran || until_true all_ran ||
