@@ -4,24 +4,27 @@
 . "$(dirname "$0")/tickets.bash"
 start_daemon
 
-# Each holder notes when it begins and ends, by a clock that only rises.
+# Each holder notes when it begins and ends, by a clock that only rises. The first ends after the restarts.
 cat >"$work/note" <<'END'
 #!/bin/bash
 now() { read -r up _ </proc/uptime; echo "$up"; }
 begun=$(now)
 echo "$1 $$ begins" >>"$2/order"
-sleep "$3"
+until [ -e "$2/go" ]; do
+	sleep 0.05
+done
+sleep 0.3
 echo "$begun $(now) $1" >>"$2/intervals"
 END
 chmod +x "$work/note"
 
-in_background "$hold" -t 60s -l one -- "$work/note" one "$work" 4
+in_background "$hold" -t 60s -l one -- "$work/note" one "$work"
 one=${children[-1]}
 until_true test -s "$work/order" || fail "the first does not begin"
-in_background "$hold" -t 60s -l two -- "$work/note" two "$work" 0.3
+in_background "$hold" -t 60s -l two -- "$work/note" two "$work"
 two=${children[-1]}
 until_true sh -c "'$npuctl' tickets -N | grep -c queued | grep -q 1" || fail "the second does not wait"
-in_background "$hold" -t 60s -l three -- "$work/note" three "$work" 0.3
+in_background "$hold" -t 60s -l three -- "$work/note" three "$work"
 three=${children[-1]}
 until_true sh -c "'$npuctl' tickets -N | grep -c queued | grep -q 2" || fail "the third does not wait"
 before=$("$npuctl" tickets --json)
@@ -41,6 +44,7 @@ kill -0 "$one" || fail "the holder was ended by the restart"
 # And once more, by SIGTERM: tickets are kept.
 stop_daemon
 start_daemon
+touch "$work/go"
 for pid in "$one" "$two" "$three"; do
 	wait "$pid" || fail "a hold exits $? after the restarts: $(cat "$work/bg.err")"
 done
