@@ -35,7 +35,7 @@ struct device_context {
 
 struct device_buffer {
 	struct device *device;
-	size_t size, mapped;
+	size_t size, mapped; /* of each of the two, which are one map */
 	char *host, *shadow;
 };
 
@@ -278,20 +278,19 @@ static int soft_buffer_new(struct device_buffer **out, struct device *d, enum de
 		d->heap_used += size;
 	pthread_mutex_unlock(&d->lock);
 	*b = (struct device_buffer){.device = d, .size = size, .mapped = (size + 4095) / 4096 * 4096};
-	b->shadow = fits ? calloc(1, size) : NULL;
-	b->host = b->shadow
-			  ? mmap(NULL, b->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-			  : MAP_FAILED;
+	/* Not of the heap, which would keep it for the daemon's life. */
+	b->host = fits ? mmap(NULL, 2 * b->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+		       : MAP_FAILED;
 	if (b->host == MAP_FAILED) {
 		pthread_mutex_lock(&d->lock);
 		d->heap_used -= fits ? size : 0;
 		pthread_mutex_unlock(&d->lock);
-		free(b->shadow);
 		free(b);
 		snprintf(why->text, sizeof why->text, "software device: no room for a buffer of %zu bytes",
 			 size);
 		return DEVICE_E_NO_MEMORY;
 	}
+	b->shadow = b->host + b->mapped;
 	*map = b->host;
 	*out = b;
 	return DEVICE_OK;
@@ -319,8 +318,7 @@ static void soft_buffer_free(struct device_buffer *b)
 	pthread_mutex_lock(&d->lock);
 	d->heap_used -= b->size;
 	pthread_mutex_unlock(&d->lock);
-	munmap(b->host, b->mapped);
-	free(b->shadow);
+	munmap(b->host, 2 * b->mapped);
 	free(b);
 }
 
