@@ -49,7 +49,7 @@ static void let_go(int fd)
 	close(fd);
 }
 
-/* Receives one packet and at most one descriptor; what came besides is closed. */
+/* Receives one packet and at most one descriptor; what came besides is closed, and said. */
 static void receive(struct arrival *a)
 {
 	union {
@@ -73,8 +73,12 @@ static void receive(struct arrival *a)
 			memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
 			if (a->passed < 0)
 				a->passed = one;
-			else
+			else {
 				let_go(one);
+				err_set(&a->why, NPU_E_BAD_VALUE,
+					"several descriptors came with it: pass each file by a file.pass of "
+					"its own");
+			}
 		}
 	}
 }
@@ -136,7 +140,7 @@ static void *take_in(void *arg)
 	struct arrivals *to = a->to;
 
 	receive(a);
-	if (a->passed >= 0 && look(a->passed, &a->why))
+	if (a->passed >= 0 && (a->why.code || look(a->passed, &a->why)))
 		let_go(take_fd(&a->passed));
 	uv_mutex_lock(&to->lock);
 	bool open = to->wake != NULL;
