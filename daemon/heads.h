@@ -18,6 +18,13 @@ struct reading_ask {
 	bool transpose, is_signed;
 };
 
+/* Of a request; several operations have these fields, each in a structure of its own. */
+#define READING_ASK(q)                                                                                 \
+	{                                                                                              \
+		.file = (q)->file, .k = (q)->k, .tile = (q)->tile, .label = (q)->label, .q8 = (q)->q8, \
+		.layout = (q)->layout, .transpose = (q)->transpose, .is_signed = (q)->is_signed        \
+	}
+
 /* Fills all of `out` but what the tensors are, and finds the file. Errors as head_request. */
 int head_reading(struct load_request *out, const struct file **file, struct session *s,
 		 const struct reading_ask *q, struct err *err);

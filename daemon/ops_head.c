@@ -44,16 +44,7 @@ int head_reading(struct load_request *out, const struct file **file, struct sess
 int head_request(struct load_request *out, const struct file **file, struct session *s,
 		 const struct req_head_open *q, struct err *err)
 {
-	const struct reading_ask ask = {
-		.file = q->file,
-		.k = q->k,
-		.tile = q->tile,
-		.label = q->label,
-		.q8 = q->q8,
-		.layout = q->layout,
-		.transpose = q->transpose,
-		.is_signed = q->is_signed,
-	};
+	const struct reading_ask ask = READING_ASK(q);
 	int result = head_reading(out, file, s, &ask, err);
 	if (result)
 		return result;

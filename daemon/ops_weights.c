@@ -29,16 +29,7 @@ static char *join_names(const struct proto_list *tensors)
 /* A handle for the weights that `q` names; they load now. */
 static int begin(struct handle **out, struct request *r, const struct req_weights_load *q, struct err *err)
 {
-	const struct reading_ask reading = {
-		.file = q->file,
-		.k = q->k,
-		.tile = q->tile,
-		.label = q->label,
-		.q8 = q->q8,
-		.layout = q->layout,
-		.transpose = q->transpose,
-		.is_signed = q->is_signed,
-	};
+	const struct reading_ask reading = READING_ASK(q);
 	const struct row_tensor_name *rows = q->tensors.rows;
 	struct load_request want;
 	const struct file *file;

@@ -7,11 +7,12 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 
-BIN = os.environ.get("NPUD_BIN", "build/release")
-BENCH, CTL = (os.path.join(BIN, "client", name) for name in ("npu-bench", "npuctl"))
+import server
+from server import BIN
+
+BENCH = os.path.join(BIN, "client", "npu-bench")
 MODEL = os.path.join(BIN, "bench-151936x2048.safetensors")
 QUICK = bool(os.environ.get("BENCH_QUICK"))
 CLIENTS, TURNS, SECONDS = 16, 9, 0.7 if QUICK else 2
@@ -74,22 +75,8 @@ def main():
     if not os.path.exists(MODEL):
         subprocess.run([os.path.join(BIN, "tests", "make-model"), MODEL + ".new", "151936", "2048"], check=True)
         os.rename(MODEL + ".new", MODEL)
-    with tempfile.TemporaryDirectory(prefix="npud-bench.") as place:
-        os.environ["NPUD_SOCKET"] = os.path.join(place, "run", "npud.sock")
-        with open(os.path.join(place, "npud.conf"), "w", encoding="ascii") as conf:
-            conf.write("[store]\nenabled = no\n")
-        daemon = subprocess.Popen([os.path.join(BIN, "daemon", "npud"), "--foreground", "--config", conf.name,
-                                   "--cache-dir", place, "--state-dir", os.path.join(place, "state")],
-                                  stderr=subprocess.DEVNULL)
-        try:
-            for _ in range(100):
-                if subprocess.run([CTL, "ping"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
-                    break
-                time.sleep(0.1)
-            measure()
-        finally:
-            daemon.terminate()
-            daemon.wait()
+    with server.running("[store]\nenabled = no\n"):
+        measure()
 
 
 main()

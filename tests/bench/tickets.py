@@ -5,15 +5,14 @@ tabs, as scripts/bench reads it: name, value (the 99th percentile in ms), must, 
 is. All of it runs before other load of the machine, where that is allowed: it is npud that is measured.
 BENCH_QUICK: fewer rounds."""
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-BIN = os.environ.get("NPUD_BIN", "build/release")
-HOLD, CTL = (os.path.join(BIN, "client", name) for name in ("npu-hold", "npuctl"))
+import server
+
+HOLD = os.path.join(server.BIN, "client", "npu-hold")
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 50 if os.environ.get("BENCH_QUICK") else 200
 
 
@@ -36,7 +35,7 @@ class Hold:
 
 
 def wait_for_waiter():
-    while b"queued" not in subprocess.run([CTL, "tickets"], stdout=subprocess.PIPE, check=True).stdout:
+    while b"queued" not in subprocess.run([server.CTL, "tickets"], stdout=subprocess.PIPE, check=True).stdout:
         time.sleep(0.005)
 
 
@@ -63,26 +62,16 @@ def report(name, times, must, aim, what):
 
 
 def main():
-    place = tempfile.mkdtemp(prefix="npud-bench.")
-    os.environ["NPUD_SOCKET"] = place + "/run/npud.sock"
     os.environ.pop("NPU_TICKET", None)
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except PermissionError:
         pass
-    daemon = subprocess.Popen([os.path.join(BIN, "daemon", "npud"), "--cache-dir", place + "/cache", "--state-dir",
-                               place + "/state"], stderr=subprocess.DEVNULL)
-    try:
-        while subprocess.run([CTL, "ping"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode:
-            time.sleep(0.05)
+    with server.running():
         report("ticket.release", measure(lambda h: h.process.stdin.close()), 10, 2,
                "ms from the end of a command to the next holder's running")
         report("ticket.killed", measure(lambda h: os.kill(h.process.pid, signal.SIGKILL)), 40, 10,
                "the same from SIGKILL of npu-hold")
-    finally:
-        daemon.terminate()
-        daemon.wait()
-        shutil.rmtree(place)
 
 
 main()
