@@ -8,8 +8,9 @@ int xrt_module_load(const struct device_table **out, const char *path, struct de
 {
 	if (access(path, R_OK) != 0) {
 		snprintf(why->text, sizeof why->text,
-			 "no XRT module at %.200s: npud was built without XRT; docs/kernels.md says how to "
-			 "build the module",
+			 "no XRT module at %.200s: npud was built without XRT, or installed below another "
+			 "prefix than it was built for; name the module in [device] module, or build it as "
+			 "docs/kernels.md says",
 			 path);
 		return DEVICE_E_ABSENT;
 	}
