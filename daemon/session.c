@@ -148,7 +148,7 @@ int session_add_file(struct session *s, int fd, const char *name, size_t name_si
 		     uint64_t *number, struct err *err)
 {
 	char shown[129];
-	struct file *f;
+	struct file *f = NULL;
 
 	show_name(shown, name, name_size);
 	int r = file_new(&f, s, shown, of, err);
@@ -163,7 +163,7 @@ int session_add_upload(struct session *s, const char *name, size_t name_size, ui
 		       uint64_t *number, struct err *err)
 {
 	char shown[129];
-	struct file *f;
+	struct file *f = NULL;
 
 	show_name(shown, name, name_size);
 	int r = file_new(&f, s, shown, of, err);
