@@ -1,19 +1,16 @@
 #include "arrival.h"
+#include "detached.h"
 #include "filesystem.h"
 #include "own.h"
 #include "undertaker.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
-
-#define STACK_BYTES ((size_t)256 << 10)
 
 struct arrivals {
 	uv_mutex_t lock;  /* over what follows */
@@ -159,9 +156,6 @@ static void *take_in(void *arg)
 int arrival_begin(struct arrivals *to, int socket, void *arg, struct err *err)
 {
 	struct arrival *a = calloc(1, sizeof *a);
-	pthread_attr_t attributes;
-	pthread_t thread;
-	sigset_t all, before;
 
 	if (!a)
 		return err_set(err, NPU_E_NO_MEMORY, "no memory for a packet");
@@ -173,14 +167,7 @@ int arrival_begin(struct arrivals *to, int socket, void *arg, struct err *err)
 	uv_mutex_lock(&to->lock);
 	to->refs++;
 	uv_mutex_unlock(&to->lock);
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before); /* the daemon's signals are the loop's */
-	int r = pthread_create(&thread, &attributes, take_in, a);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
+	int r = detached_begin(take_in, a);
 	if (r == 0)
 		return 0;
 	arrival_free(a);

@@ -1,4 +1,5 @@
 #include "undertaker.h"
+#include "detached.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -57,17 +58,10 @@ static void *empty(void *arg)
 
 static void queue_begin(void)
 {
-	pthread_t thread;
-	sigset_t all, before;
-
 	if (pipe2(queue, O_CLOEXEC) < 0)
 		return;
 	fcntl(queue[1], F_SETFL, O_NONBLOCK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before); /* the daemon's signals are the loop's */
-	if (pthread_create(&thread, NULL, empty, NULL) == 0)
-		pthread_detach(thread);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	detached_begin(empty, NULL);
 }
 
 void undertaker_begin(void)
